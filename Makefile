@@ -1,0 +1,55 @@
+# Two commands matter: `make demo` and `make test`. Both need python3 (3.11 or later) and nothing else.
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check unit cover lock clean
+
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# A failed or interrupted install leaves no stamp, and is made anew.
+$(VENV)/%.stamp: requirements/%.txt pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing requirements/$*.txt"
+	@$(PIP) --require-hashes -r requirements/$*.txt
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(VENV)/demo.stamp ## Run everything on this machine, on embedded servers. ONCE=1 ends by itself.
+	@exec $(BIN)/score-consumer demo $(if $(ONCE),--once)
+
+test: check cover ## All checks and tests.
+
+check: $(VENV)/dev.stamp ## Lint, format, types, import rules, schemas.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	$(BIN)/score-consumer schemas
+
+cover: $(VENV)/dev.stamp ## All tests, with branch coverage at its marks.
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --fail-under=90
+	$(BIN)/coverage report --fail-under=100 --include='consumer/scoring/*,consumer/pipeline.py'
+
+unit: $(VENV)/dev.stamp ## The quick tests only.
+	$(BIN)/python -m pytest tests/unit tests/contract
+
+lock: ## Pin all dependencies by hash (needs uv).
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --no-annotate pyproject.toml requirements/build.in -o requirements/run.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --no-annotate pyproject.toml requirements/build.in --extra demo \
+		-c requirements/run.txt -o requirements/demo.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --no-annotate pyproject.toml requirements/build.in --extra demo --extra dev \
+		-c requirements/demo.txt -o requirements/dev.txt
+
+clean: ## Remove what was made here.
+	rm -rf $(VENV) .cache .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,394 @@
+"""The composition root: the one place that wires loops, edges and servers together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import structlog
+import uvicorn
+from asyncpg import Pool
+
+from consumer import __version__, metrics
+from consumer.api.health import Health, api
+from consumer.config import Config, JudgeConfig
+from consumer.edges.history.tarsy_python import TarsyPythonHistory
+from consumer.edges.http import open_client
+from consumer.edges.judge.openai import OpenAIProvider
+from consumer.edges.kafka import Producer
+from consumer.edges.postgres import migrations
+from consumer.edges.postgres.connect import open_pool, place, translated
+from consumer.edges.postgres.store import Store
+from consumer.edges.prices import PriceList
+from consumer.errors import ConfigError, LoopDied, NotReachable
+from consumer.intake import Intake, IntakeSettings
+from consumer.judge import Judge
+from consumer.loops import Backoff, Heartbeat, Signal
+from consumer.outgoing import Addresses
+from consumer.pipeline import Patience, Pipeline, criteria_of
+from consumer.relay import Relay
+from consumer.settings import Settings
+from consumer.worker import Worker, WorkerSettings
+
+log = structlog.get_logger()
+
+FIGURES_EVERY_S = 1.0
+CLOSE_POOL_S = 5.0
+# A loop that waits for its server ticks at least every 15 s; a send may take 20 s.
+LOOP_SILENT_S = 120.0
+
+
+Loop = Callable[[asyncio.Event], Awaitable[None]]
+
+
+class Role(StrEnum):
+    """What a process does. All of it, unless told otherwise."""
+
+    INTAKE = "intake"
+    WORKER = "worker"
+    RELAY = "relay"
+    API = "api"
+
+
+@dataclass(slots=True)
+class Lifecycle:
+    """Runs until told to stop or until something fails; the first failure is kept."""
+
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    failure: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """Stops everything because of this error."""
+        if self.failure is None:
+            self.failure = error
+        self.stop.set()
+
+    async def guard(self, name: str, loop: Awaitable[None], *, until: asyncio.Event) -> None:
+        """Runs a loop; its end before `until` is a failure, whether it raised or just returned."""
+        try:
+            await loop
+        except Exception as error:
+            log.error("loop_died", loop=name, error=str(error), exc_info=_trace_of(error))
+            self.fail(error)
+        else:
+            if not until.is_set():
+                self.fail(LoopDied(f"loop {name} ended by itself"))
+
+
+def _trace_of(error: Exception) -> Exception | None:
+    """Errors of ours say what is wrong; a trace is for the others."""
+    return None if isinstance(error, (ConfigError, NotReachable, LoopDied)) else error
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without signal handlers: ours decide when everything stops."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leaves all signals as they are."""
+        yield
+
+
+async def run(settings: Settings, config: Config, roles: frozenset[Role]) -> None:
+    """Runs these roles until SIGTERM or SIGINT. Raises what took the process down otherwise."""
+    lifecycle, health = Lifecycle(), Health()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(sign, lifecycle.stop.set)
+    log.info("starting", version=__version__, roles=sorted(roles), owner=settings.owner)
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(_http_server(settings, health, lifecycle))
+        judge = await _open_judge(config, stack)
+        store = await _open_store(settings, config, judge, health, lifecycle, stack)
+        if store is not None:
+            parts = _Parts(settings, config, judge, store, health, lifecycle, stack)
+            await parts.run(roles)
+    if lifecycle.failure is not None:
+        raise lifecycle.failure
+    log.info("stopped")
+
+
+@contextlib.asynccontextmanager
+async def _http_server(
+    settings: Settings, health: Health, lifecycle: Lifecycle
+) -> AsyncIterator[None]:
+    """Serves probes and metrics from the first moment to the last."""
+    server = _Server(
+        uvicorn.Config(
+            api(health),
+            host=settings.http_host,
+            port=settings.http_port,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+        )
+    )
+    closing = asyncio.Event()
+    task = asyncio.create_task(lifecycle.guard("http", _serve(server), until=closing))
+    try:
+        yield
+    finally:
+        closing.set()
+        server.should_exit = True
+        await task
+
+
+async def _serve(server: uvicorn.Server) -> None:
+    try:
+        await server.serve()
+    except SystemExit as error:  # uvicorn's word for a port that is taken
+        host, port = server.config.host, server.config.port
+        raise ConfigError([f"HTTP_PORT: can't listen on {host}:{port}"]) from error
+
+
+async def _open_judge(config: Config, stack: contextlib.AsyncExitStack) -> Judge | None:
+    """The configured judge, with a client of its own; None where no provider is chosen."""
+    chosen = config.judge
+    if chosen is None:
+        return None
+    client = open_client(
+        chosen.provider.base_url,
+        timeout_s=chosen.provider.timeout_s,
+        headers={"authorization": f"Bearer {chosen.api_key}"} if chosen.api_key else {},
+    )
+    await stack.enter_async_context(client)
+    provider = OpenAIProvider(
+        client=client,
+        name=chosen.name,
+        model=chosen.model,
+        max_output_tokens=chosen.provider.max_output_tokens,
+    )
+    return Judge(provider=provider, prompts=config.prompts, prices=_prices(chosen))
+
+
+def _prices(judge: JudgeConfig | None) -> PriceList:
+    """The shipped price list, with the configured judge's own price where it has one."""
+    if judge is None or judge.provider.price is None:
+        return PriceList()
+    price = judge.provider.price
+    per_million = (price.input_per_million, price.output_per_million)
+    return PriceList(overrides={(judge.name, judge.model): per_million})
+
+
+async def _open_store(
+    settings: Settings,
+    config: Config,
+    judge: Judge | None,
+    health: Health,
+    lifecycle: Lifecycle,
+    stack: contextlib.AsyncExitStack,
+) -> Store | None:
+    """Waits for Postgres and its schema; None where told to stop before.
+
+    Raises ConfigError where waiting does not help.
+    """
+    backoff = Backoff("start", Heartbeat("start", limit_s=LOOP_SILENT_S))
+    pool = None
+    health.not_ready("postgres", "not connected yet")
+    while not lifecycle.stop.is_set():
+        async with backoff.bear():
+            try:
+                if pool is None:
+                    dsn = settings.database_url.get_secret_value()
+                    pool = await open_pool(dsn, size=settings.database_pool_size)
+                    stack.push_async_callback(_close_pool, pool)
+                store = await _ready_store(settings, config, judge, pool)
+            except NotReachable as error:
+                health.not_ready("postgres", str(error))
+                raise
+            health.ready("postgres")
+            return store
+    return None
+
+
+async def _ready_store(
+    settings: Settings, config: Config, judge: Judge | None, pool: Pool[Any]
+) -> Store:
+    """The store, once the schema is there and knows our profiles and criteria."""
+    where = place(settings.database_url.get_secret_value())
+    with translated(where):
+        missing = await migrations.missing(pool)
+    if missing:
+        raise NotReachable(
+            f"the schema at {where} lacks {', '.join(missing)}: run `score-consumer migrate`"
+        )
+    addresses = Addresses(source=settings.event_source, topics=settings.topics)
+    store = Store(pool, where=where, addresses=addresses)
+    problems = []
+    for profile in config.profiles:
+        if not await store.register_profile(profile, by="config"):
+            problems.append(
+                f"profile {profile.id}: version {profile.version} is stored with other content: "
+                "raise the version whenever a profile changes"
+            )
+        await store.register_criteria(criteria_of(profile, judge))
+    if problems:
+        raise ConfigError(problems)
+    return store
+
+
+async def _close_pool(pool: Pool[Any]) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE_POOL_S):
+            await pool.close()
+    pool.terminate()
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The loops of one process, and the signals between them."""
+
+    settings: Settings
+    config: Config
+    judge: Judge | None
+    store: Store
+    health: Health
+    lifecycle: Lifecycle
+    stack: contextlib.AsyncExitStack
+    request_accepted: Signal = field(default_factory=Signal)
+    event_stored: Signal = field(default_factory=Signal)
+
+    async def run(self, roles: frozenset[Role]) -> None:
+        """Runs the loops, and ends them in the order in which data flows: the relay comes last,
+        to send what the others stored.
+        """
+        intake = self._intake() if Role.INTAKE in roles else None
+        first: list[tuple[str, Loop]] = [("figures", self._figures(intake))]
+        if intake is not None:
+            first.append(("intake", intake.run))
+        if Role.WORKER in roles:
+            worker = await self._worker()
+            first.append(("worker", worker.run))
+        relay_stop = asyncio.Event()
+        last = [self._start("relay", self._relay().run, relay_stop)] if Role.RELAY in roles else []
+        running = [self._start(name, loop, self.lifecycle.stop) for name, loop in first]
+        await self.lifecycle.stop.wait()
+        log.info("stopping", reason=str(self.lifecycle.failure or "signal"))
+        self.health.not_ready("process", "stopping")
+        self.request_accepted.set()
+        await asyncio.gather(*running)
+        relay_stop.set()
+        self.event_stored.set()
+        await asyncio.gather(*last)
+
+    def _start(self, name: str, loop: Loop, stop: asyncio.Event) -> asyncio.Task[None]:
+        return asyncio.create_task(self.lifecycle.guard(name, loop(stop), until=stop))
+
+    def _heartbeat(self, name: str, limit_s: float = LOOP_SILENT_S) -> Heartbeat:
+        heartbeat = Heartbeat(name, limit_s=limit_s)
+        self.health.heartbeats.append(heartbeat)
+        return heartbeat
+
+    def _intake(self) -> Intake:
+        settings = self.settings
+        self.health.not_ready("kafka", "not joined the consumer group yet")
+        return Intake(
+            IntakeSettings(
+                bootstrap=settings.kafka_bootstrap_servers,
+                topic=settings.topic_score_requested,
+                dlq_topic=settings.topic_dlq,
+                group_id=settings.kafka_group_id,
+                batch_records=settings.intake_batch_records,
+                high_water=settings.backlog_high_water,
+                invalid_share=settings.dlq_max_invalid_share,
+                stale_after_s=settings.kafka_stale_after_seconds,
+                session_timeout_s=settings.kafka_session_timeout_seconds,
+            ),
+            store=self.store,
+            stored=self._wake_both,
+            heartbeat=self._heartbeat("intake", 2 * settings.kafka_stale_after_seconds),
+            fail=self.lifecycle.fail,
+        )
+
+    def _wake_both(self) -> None:
+        self.request_accepted.set()
+        self.event_stored.set()
+
+    async def _worker(self) -> Worker:
+        settings = self.settings
+        client = open_client(
+            settings.history_url, timeout_s=settings.history_timeout_seconds, headers={}
+        )
+        await self.stack.enter_async_context(client)
+        pipeline = Pipeline(
+            history=TarsyPythonHistory(
+                client=client, labels=self.config.labels, max_bytes=settings.history_max_bytes
+            ),
+            judge=self.judge,
+            prices=_prices(self.config.judge),
+            scores=self.store,
+            profiles=self.config.profiles,
+            enabled=self.config.enabled,
+            patience=Patience(
+                deadline_s=settings.request_deadline_seconds,
+                completion_wait_s=settings.completion_wait_seconds,
+                max_lost_leases=settings.max_lost_leases,
+            ),
+        )
+        return Worker(
+            WorkerSettings(
+                owner=settings.owner,
+                slots=settings.worker_slots,
+                lease_s=settings.lease_seconds,
+                grace_s=settings.grace_seconds,
+            ),
+            store=self.store,
+            pipeline=pipeline,
+            wake=self.request_accepted,
+            outcome_stored=self.event_stored,
+            heartbeat=self._heartbeat("worker"),
+        )
+
+    def _relay(self) -> Relay:
+        producer = Producer(
+            self.settings.kafka_bootstrap_servers,
+            idempotent=self.settings.kafka_enable_idempotence,
+            options={"client_id": "score-consumer"},
+        )
+        self.stack.push_async_callback(producer.close)
+        return Relay(
+            store=self.store,
+            producer=producer,
+            wake=self.event_stored,
+            heartbeat=self._heartbeat("relay"),
+        )
+
+    def _figures(self, intake: Intake | None) -> Loop:
+        """What waits, as metrics and for intake's high-water mark; and who is dead."""
+        heartbeat = self._heartbeat("figures")
+
+        async def run(stop: asyncio.Event) -> None:
+            backoff = Backoff("figures", heartbeat)
+            while not stop.is_set():
+                async with backoff.bear():
+                    await self._look(intake)
+                heartbeat.tick()
+                if dead := self.health.dead:
+                    raise LoopDied(f"silent for too long: {', '.join(b.name for b in dead)}")
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(FIGURES_EVERY_S):
+                        await stop.wait()
+
+        return run
+
+    async def _look(self, intake: Intake | None) -> None:
+        try:
+            backlog = await self.store.backlog(self.settings.backlog_high_water + 1)
+        except NotReachable as error:
+            self.health.not_ready("postgres", str(error))
+            raise
+        self.health.ready("postgres")
+        metrics.REQUESTS_PENDING.set(backlog.pending)
+        metrics.REQUESTS_IN_PROGRESS.set(backlog.in_progress)
+        metrics.OLDEST_PENDING_SECONDS.set(backlog.oldest_pending_s)
+        metrics.OUTBOX_PENDING.set(backlog.outbox)
+        metrics.OUTBOX_OLDEST_SECONDS.set(backlog.oldest_outbox_s)
+        if intake is not None:
+            intake.regulate(backlog.pending)
+            intake.check_alive()
+            if intake.joined:
+                self.health.ready("kafka")

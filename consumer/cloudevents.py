@@ -1,0 +1,148 @@
+"""CloudEvents 1.0 on Kafka: reading requests as others send them.
+
+Binary mode, structured mode and a bare JSON value without any header are all accepted.
+Source: the Kafka protocol binding for CloudEvents, version 1.0.2.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from consumer.events import ID_NAMESPACE, ScoreRequested
+from consumer.scoring.profile import describe
+
+STRUCTURED = "application/cloudevents+json"
+MAX_VALUE_BYTES = 1_048_576
+# Source: W3C Trace Context; a tracestate of up to 512 characters must be carried.
+_TRACEPARENT = re.compile(r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
+_TRACESTATE = re.compile(r"^[\x20-\x7e]{1,512}$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A Kafka record as it came. `timestamp_ms` is None where the broker gave none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+    @property
+    def time(self) -> datetime:
+        """The record's timestamp; the epoch where there is none."""
+        return datetime.fromtimestamp((self.timestamp_ms or 0) / 1000, UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request that can be accepted, with all its defaults filled in."""
+
+    request_id: UUID
+    event: ScoreRequested
+    requested_at: datetime
+    trace: Mapping[str, str]
+
+
+class Unacceptable(ValueError):
+    """A record that can never be accepted. `code` is the reason in one word."""
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def read_request(record: Record) -> Request:
+    """The request in a record. Raises Unacceptable, and nothing else."""
+    if record.value is None:
+        raise Unacceptable("tombstone", "the record has no value")
+    if len(record.value) > MAX_VALUE_BYTES:
+        raise Unacceptable(
+            "oversize", f"the value has {len(record.value)} bytes; {MAX_VALUE_BYTES} are allowed"
+        )
+    headers = _headers(record)
+    if headers.get("content-type", "").lower().startswith(STRUCTURED):
+        attributes, data = _structured(record.value)
+    else:
+        attributes = {n.removeprefix("ce_"): v for n, v in headers.items() if n.startswith("ce_")}
+        data = record.value
+    _refuse_other_types(attributes)
+    event = _event(data)
+    return Request(
+        request_id=event.request_id or _derived_id(attributes, record),
+        event=event,
+        requested_at=event.requested_at or record.time,
+        trace=_trace({**attributes, **headers}),
+    )
+
+
+def _headers(record: Record) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in record.headers:
+        try:
+            headers[name.lower()] = (value or b"").decode()
+        except UnicodeDecodeError as error:
+            raise Unacceptable("bad_header", f"header {name!r} is not UTF-8: {error}") from error
+    return headers
+
+
+def _structured(value: bytes) -> tuple[dict[str, str], bytes]:
+    """The attributes and the data of a structured-mode event."""
+    try:
+        event = json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise Unacceptable("bad_json", f"the value is not JSON: {error}") from error
+    if not isinstance(event, dict) or "data" not in event:
+        raise Unacceptable("schema_invalid", "data: a structured CloudEvent needs it")
+    attributes = {name: v for name, v in event.items() if isinstance(v, str)}
+    return attributes, json.dumps(event["data"]).encode()
+
+
+def _refuse_other_types(attributes: Mapping[str, str]) -> None:
+    given = attributes.get("type", ScoreRequested.type)
+    if given != ScoreRequested.type:
+        raise Unacceptable(
+            "schema_invalid", f"type: {given[:100]!r} is not {ScoreRequested.type!r}"
+        )
+
+
+def _event(data: bytes) -> ScoreRequested:
+    try:
+        return ScoreRequested.model_validate_json(data)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False)
+        code = "bad_json" if problems[0]["type"] == "json_invalid" else "schema_invalid"
+        message = "; ".join(describe(problem)[:300] for problem in problems[:10])
+        raise Unacceptable(code, message) from error
+
+
+def _derived_id(attributes: Mapping[str, str], record: Record) -> UUID:
+    """The same event gives the same id, however often it is delivered.
+
+    The timestamp tells records apart that have the same place in a topic made anew.
+    """
+    if attributes.get("source") and attributes.get("id"):
+        name = f"event:{attributes['source']} {attributes['id']}"
+    else:
+        place = f"{record.topic}:{record.partition}:{record.offset}"
+        name = f"record:{place}:{record.timestamp_ms}"
+    return uuid.uuid5(ID_NAMESPACE, name)
+
+
+def _trace(values: Mapping[str, Any]) -> dict[str, str]:
+    """The trace context, where it is one: it goes into every event that answers the request."""
+    parent, state = values.get("traceparent", ""), values.get("tracestate", "")
+    if not _TRACEPARENT.match(parent):
+        return {}
+    return {"traceparent": parent, **({"tracestate": state} if _TRACESTATE.match(state) else {})}

@@ -1,0 +1,1 @@
+"""The thin edges: each translates types and errors of one outside thing, and nothing else."""

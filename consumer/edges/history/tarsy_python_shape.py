@@ -1,0 +1,327 @@
+"""TARSy's Python History API (December 2025): its answers as a Session.
+
+Unknown fields are ignored; a missing or wrong one raises HistoryInvalid with its path.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from consumer.errors import HistoryInvalid
+from consumer.scoring.profile import describe
+from consumer.scoring.session import (
+    AvailableTool,
+    LlmCall,
+    Message,
+    Session,
+    Stage,
+    Step,
+    ToolCall,
+)
+from consumer.scoring.text import storable
+
+DEFAULT_LABEL = "general"
+MAX_SHOWN_PROBLEMS = 5
+_OBSERVATION = re.compile(r"Observation:\s*([^\s:]+)")
+# What tools say when they fail although their call went through (`success` is then true).
+_ERROR_TEXT = re.compile(r"\s*(error\b|failed to |exception\b|traceback )", re.IGNORECASE)
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class _Message(_Shape):
+    role: str
+    content: str | None
+
+
+class _Conversation(_Shape):
+    messages: tuple[_Message, ...]
+
+
+class _LlmDetails(_Shape):
+    model_name: str
+    provider: str | None = None
+    conversation: _Conversation | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    duration_ms: int | None = None
+
+
+class _LlmInteraction(_Shape):
+    id: str
+    timestamp_us: int
+    details: _LlmDetails
+
+    @property
+    def messages(self) -> tuple[_Message, ...]:
+        return self.details.conversation.messages if self.details.conversation else ()
+
+
+class _Tool(_Shape):
+    name: str
+    description: str | None = None
+
+
+class _McpDetails(_Shape):
+    server_name: str
+    communication_type: Literal["tool_list", "tool_call"]
+    tool_name: str | None = None
+    tool_arguments: dict[str, Any] | None = None
+    tool_result: Any = None
+    available_tools: dict[str, tuple[_Tool, ...]] | None = None
+    success: bool
+    error_message: str | None = None
+    duration_ms: int | None = None
+
+
+class _McpCommunication(_Shape):
+    id: str
+    timestamp_us: int
+    details: _McpDetails
+
+
+class _Stage(_Shape):
+    execution_id: str
+    stage_name: str
+    agent: str
+    status: str
+    chat_id: str | None = None
+    parallel_type: str | None = None
+    parallel_executions: tuple[_Stage, ...] | None = None
+    llm_interactions: tuple[_LlmInteraction, ...] = ()
+    mcp_communications: tuple[_McpCommunication, ...] = ()
+
+
+class _Metadata(_Shape):
+    classification_label: str | None = None
+
+
+class Detail(_Shape):
+    """DetailedSession: the fields that scoring reads."""
+
+    session_id: str
+    status: str
+    agent_type: str
+    alert_type: str | None = None
+    alert_data: dict[str, Any]
+    runbook_url: str | None = None
+    final_analysis: str | None = None
+    session_metadata: _Metadata | None = None
+    session_input_tokens: int | None = None
+    session_output_tokens: int | None = None
+    session_total_tokens: int | None = None
+    duration_ms: int | None = None
+    stages: tuple[_Stage, ...]
+    session_level_interactions: tuple[_LlmInteraction, ...] = ()
+
+
+class FinalAnalysis(_Shape):
+    """FinalAnalysisResponse: only asked for where the detail has no final analysis."""
+
+    final_analysis: str | None
+
+
+ShapeT = TypeVar("ShapeT", Detail, FinalAnalysis)
+
+
+def parse(shape: type[ShapeT], body: bytes) -> ShapeT:
+    """The answer's fields. Raises HistoryInvalid with the path of each field that is wrong."""
+    try:
+        return shape.model_validate_json(body)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_context=False)
+        shown = "; ".join(
+            describe({**problem, "input": str(problem["input"])[:80]})
+            for problem in problems[:MAX_SHOWN_PROBLEMS]
+        )
+        raise HistoryInvalid(f"the History Service's answer can't be read: {shown}") from error
+
+
+def session(detail: Detail, *, final_analysis: str | None, labels: Mapping[str, str]) -> Session:
+    """The session of these answers; `labels` maps alert types to classification labels."""
+    stages = [stage for stage in _flat(detail.stages) if not stage.chat_id]
+    interactions = [i for stage in stages for i in stage.llm_interactions]
+    interactions += detail.session_level_interactions
+    return Session(
+        id=detail.session_id,
+        alert_type=detail.alert_type,
+        agent=storable(detail.agent_type),
+        label=storable(_label(detail, labels)),
+        alert_data=detail.alert_data,
+        runbook_url=detail.runbook_url,
+        final_analysis=final_analysis or "",
+        stages=tuple(_stage(stage) for stage in stages),
+        llm_calls=tuple(_llm_call(interaction) for interaction in interactions),
+        available_tools=_available_tools(stages),
+        input_tokens=detail.session_input_tokens,
+        output_tokens=detail.session_output_tokens,
+        total_tokens=detail.session_total_tokens,
+        duration_ms=detail.duration_ms,
+    )
+
+
+def _label(detail: Detail, labels: Mapping[str, str]) -> str:
+    """From the session's metadata, else by its alert type, else the default."""
+    if detail.session_metadata and detail.session_metadata.classification_label:
+        return detail.session_metadata.classification_label
+    return labels.get(detail.alert_type or "", DEFAULT_LABEL)
+
+
+def _flat(stages: Sequence[_Stage]) -> Iterator[_Stage]:
+    """Stages in order; what ran in parallel comes right after the stage that holds it."""
+    for stage in stages:
+        yield stage
+        yield from _flat(stage.parallel_executions or ())
+
+
+def _llm_call(interaction: _LlmInteraction) -> LlmCall:
+    details = interaction.details
+    return LlmCall(
+        model=storable(details.model_name),
+        provider=storable(details.provider) if details.provider else None,
+        input_tokens=details.input_tokens or 0,
+        output_tokens=details.output_tokens or 0,
+        duration_ms=details.duration_ms,
+    )
+
+
+def _available_tools(stages: Sequence[_Stage]) -> tuple[AvailableTool, ...]:
+    """Every tool that any stage could see, once, in the order they were listed."""
+    seen: dict[tuple[str, str], AvailableTool] = {}
+    for stage in stages:
+        for communication in stage.mcp_communications:
+            for server, tools in (communication.details.available_tools or {}).items():
+                for tool in tools:
+                    seen.setdefault(
+                        (server, tool.name),
+                        AvailableTool(
+                            server=server, name=tool.name, description=tool.description or ""
+                        ),
+                    )
+    return tuple(seen.values())
+
+
+def _stage(stage: _Stage) -> Stage:
+    calls = [_tool_call(c) for c in stage.mcp_communications]
+    return Stage(
+        id=stage.execution_id,
+        name=stage.stage_name,
+        agent=stage.agent,
+        status=stage.status,
+        parallel=stage.parallel_type not in {None, "single"},
+        steps=tuple(_woven(_messages(stage.llm_interactions), [c for c in calls if c])),
+    )
+
+
+def _tool_call(communication: _McpCommunication) -> ToolCall | None:
+    details = communication.details
+    if details.communication_type != "tool_call":
+        return None
+    result = _result_text(details.tool_result)
+    failure = _failure(details, result)
+    return ToolCall(
+        id=communication.id,
+        server=details.server_name,
+        tool=details.tool_name or "",
+        arguments=details.tool_arguments or {},
+        result=result,
+        failure=failure,
+        error=(details.error_message or result[:500]) if failure else None,
+        duration_ms=details.duration_ms,
+        at_us=communication.timestamp_us,
+    )
+
+
+def _result_text(result: Any) -> str:
+    """The result as the agent read it: the text of `{"result": text}`, else its JSON."""
+    if isinstance(result, dict) and isinstance(result.get("result"), str):
+        return str(result["result"])
+    return json.dumps(result, ensure_ascii=False) if result else ""
+
+
+def _failure(details: _McpDetails, result: str) -> Literal["transport", "tool"] | None:
+    """`success` is false for transport errors and timeouts only; a tool's own error is in its
+    result.
+    """
+    if not details.success:
+        return "transport"
+    raw = details.tool_result
+    told = isinstance(raw, dict) and bool(raw.get("isError") or raw.get("error"))
+    return "tool" if told or _ERROR_TEXT.match(result) or '"isError": true' in result else None
+
+
+def _messages(interactions: Sequence[_LlmInteraction]) -> list[Message]:
+    """A stage's conversation without repetitions, each message with the time it was known.
+
+    Every interaction holds its whole thread so far. Only threads that no later one contains are
+    kept, without the beginning that they share with the thread before.
+    """
+    ordered = sorted(interactions, key=lambda interaction: interaction.timestamp_us)
+    threads = [i for n, i in enumerate(ordered) if not _told_later(i, ordered[n + 1 :])]
+    known_at = {i.messages[-1]: i.timestamp_us for i in reversed(ordered) if i.messages}
+    messages: list[Message] = []
+    for before, thread in pairwise([None, *threads]):
+        assert thread is not None
+        shared = _shared_beginning(before.messages, thread.messages) if before else 0
+        at_us = messages[-1].at_us if messages else 0
+        for message in thread.messages[shared:]:
+            # User messages carry no time of their own: they were there at their predecessor's.
+            at_us = max(at_us, known_at.get(message, at_us))
+            text = message.content or ""
+            messages.append(Message(role=message.role, text=text, at_us=at_us))
+    return messages
+
+
+def _told_later(interaction: _LlmInteraction, later: Sequence[_LlmInteraction]) -> bool:
+    """Whether a later thread holds all of this one's messages."""
+    own = set(interaction.messages)
+    return any(own <= set(other.messages) for other in later)
+
+
+def _shared_beginning(first: Sequence[_Message], second: Sequence[_Message]) -> int:
+    count = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def _woven(messages: Sequence[Message], calls: Sequence[ToolCall]) -> list[Step]:
+    """Messages and tool calls in order.
+
+    A call stands where the conversation tells its observation, and replaces it: the service's own
+    record is more complete. A call that the conversation does not tell stands by its time.
+    """
+    told: list[Step] = list(messages)
+    untold: list[ToolCall] = []
+    position = 0
+    for call in calls:
+        found = _observation_of(call, told, position)
+        if found is None:
+            untold.append(call)
+        else:
+            told[found] = call
+            position = found + 1
+    for call in untold:
+        place = next((n for n, step in enumerate(told) if step.at_us > call.at_us), len(told))
+        told.insert(place, call)
+    return told
+
+
+def _observation_of(call: ToolCall, steps: Sequence[Step], start: int) -> int | None:
+    for n in range(start, len(steps)):
+        step = steps[n]
+        if isinstance(step, Message) and step.role == "user":
+            match = _OBSERVATION.match(step.text)
+            if match and match[1] == call.name:
+                return n
+    return None

@@ -1,0 +1,1 @@
+"""Judge providers, one file each."""

@@ -1,0 +1,108 @@
+"""Kafka: records in, events out. Translates types and errors, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaProducer, ConsumerRecord
+from aiokafka.errors import KafkaError
+
+from consumer.cloudevents import Record
+from consumer.errors import NotReachable
+from consumer.outgoing import OutboxRow, sent_header
+
+# Below every caller's own time limit, so that a future always ends by itself.
+REQUEST_TIMEOUT_MS = 15_000
+START_TIMEOUT_S = 15.0
+STOP_TIMEOUT_S = 5.0
+# A dead letter carries its record unchanged, however large the broker let it be.
+MAX_REQUEST_BYTES = 32 * 1024 * 1024
+
+
+def record_of(raw: ConsumerRecord[bytes | None, bytes | None]) -> Record:
+    """The record as plain values."""
+    return Record(
+        topic=raw.topic,
+        partition=raw.partition,
+        offset=raw.offset,
+        timestamp_ms=raw.timestamp if raw.timestamp and raw.timestamp >= 0 else None,
+        key=raw.key,
+        value=raw.value,
+        headers=raw.headers,
+    )
+
+
+class Producer:
+    """Sends events. Connects on first use, and again after it broke."""
+
+    def __init__(self, bootstrap: str, *, idempotent: bool, options: Mapping[str, Any]) -> None:
+        self._bootstrap = bootstrap
+        self._options = {
+            "bootstrap_servers": bootstrap,
+            "enable_idempotence": idempotent,
+            "acks": "all",
+            "linger_ms": 2,
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+            "max_request_size": MAX_REQUEST_BYTES,
+            **options,
+        }
+        self._producer: AIOKafkaProducer | None = None
+
+    async def send(
+        self, rows: Sequence[OutboxRow], *, timeout_s: float
+    ) -> list[BaseException | None]:
+        """Sends in order and waits; answers None for what Kafka acknowledged, else the error.
+
+        Raises NotReachable where Kafka can't be reached at all.
+        """
+        producer = await self._started()
+        tasks = [asyncio.ensure_future(self._send_one(producer, row)) for row in rows]
+        _, late = await asyncio.wait(tasks, timeout=timeout_s)
+        for task in late:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        errors = [result if isinstance(result, BaseException) else None for result in results]
+        if all(errors):
+            # A producer can break for good (a fenced or lost producer id): begin with a new one.
+            await self.close()
+        return errors
+
+    async def _send_one(self, producer: AIOKafkaProducer, row: OutboxRow) -> None:
+        await producer.send_and_wait(
+            row.topic,
+            value=row.payload,
+            key=row.key,
+            headers=[sent_header(stored) for stored in row.headers],
+        )
+
+    async def _started(self) -> AIOKafkaProducer:
+        if self._producer is not None:
+            return self._producer
+        producer = AIOKafkaProducer(**self._options)
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await producer.start()
+        except (KafkaError, OSError, TimeoutError) as error:
+            await _stop(producer)
+            raise NotReachable(
+                f"Kafka at {self._bootstrap} does not answer: {str(error) or type(error).__name__}"
+            ) from error
+        self._producer = producer
+        return producer
+
+    async def close(self) -> None:
+        """Ends the connection, within a few seconds."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await _stop(producer)
+
+
+async def _stop(producer: AIOKafkaProducer) -> None:
+    try:
+        async with asyncio.timeout(STOP_TIMEOUT_S):
+            await producer.stop()
+    except (KafkaError, OSError, TimeoutError):
+        # What it still held is in the outbox, and will be sent again.
+        return

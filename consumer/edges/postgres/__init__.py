@@ -1,0 +1,1 @@
+"""PostgreSQL: connections, migrations, and the tables."""

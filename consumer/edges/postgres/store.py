@@ -1,0 +1,368 @@
+"""The tables. Every method is one statement or one transaction; constraints decide races."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+import asyncpg
+
+from consumer import outgoing
+from consumer.edges.postgres import rows
+from consumer.edges.postgres.connect import translated
+from consumer.errors import AlreadyBeingScored, LeaseLost, NotReachable
+from consumer.events import failed_state
+from consumer.outgoing import Addresses, OutboxRow
+from consumer.pipeline import Failed
+from consumer.ports import ClaimedRequest
+from consumer.resources import resource
+from consumer.scoring.criteria import Criteria
+from consumer.scoring.profile import Profile
+from consumer.scoring.score import Score
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+# Each round settles at least one session's leader, whoever else is inserting.
+_INSERT_ROUNDS = 10
+
+
+def load_queries(text: str) -> dict[str, str]:
+    """The named statements of a query file."""
+    parts = _NAME.split(text)[1:]
+    return {
+        name: sql.strip().rstrip(";") for name, sql in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingRequest:
+    """A request that intake accepted."""
+
+    request_id: UUID
+    session_id: str
+    profile_id: str | None
+    force_rescore: bool
+    triggered_by: str
+    priority: int
+    requested_at: datetime
+    topic: str
+    partition: int
+    offset: int
+    trace: Mapping[str, str]
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        return (
+            self.request_id,
+            self.session_id,
+            self.profile_id,
+            self.force_rescore,
+            self.triggered_by,
+            self.priority,
+            self.requested_at,
+            self.topic,
+            self.partition,
+            self.offset,
+            self.trace.get("traceparent"),
+            self.trace.get("tracestate"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What waits. Counts stop at the limit that was asked for; ages are seconds."""
+
+    pending: int
+    in_progress: int
+    oldest_pending_s: float
+    outbox: int
+    oldest_outbox_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxEntry:
+    """An outbox row on its way to Kafka."""
+
+    seq: int
+    row: OutboxRow
+    created_at: datetime
+
+
+class Store:
+    """All that is stored. One a process; the pool is its own."""
+
+    def __init__(self, pool: asyncpg.Pool[Any], *, where: str, addresses: Addresses) -> None:
+        self.pool = pool
+        self._where = where
+        self._addresses = addresses
+        self._sql = load_queries((resource("sql") / "queries.sql").read_text())
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[asyncpg.Connection[Any]]:
+        with translated(self._where):
+            async with self.pool.acquire(timeout=30) as connection:
+                yield cast("asyncpg.Connection[Any]", connection)
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[asyncpg.Connection[Any]]:
+        async with self._connection() as connection, connection.transaction():
+            yield connection
+
+    async def _fetch(self, name: str, *args: Any) -> list[asyncpg.Record]:
+        async with self._connection() as connection:
+            return await connection.fetch(self._sql[name], *args)
+
+    # ── intake ──────────────────────────────────────────────────────────────
+
+    async def accept(
+        self, requests: Sequence[IncomingRequest], dead_letters: Sequence[OutboxRow]
+    ) -> int:
+        """Stores requests and dead letters, all or nothing; answers how many requests were new."""
+        unique = {request.request_id: request for request in reversed(requests)}
+        async with self._transaction() as connection:
+            new = await self._insert_requests(connection, list(unique.values()))
+            await self._insert_outbox(connection, dead_letters)
+        return new
+
+    async def _insert_requests(
+        self, connection: asyncpg.Connection[Any], requests: list[IncomingRequest]
+    ) -> int:
+        """Leaders first, then those that wait for one, until none is left."""
+        new = 0
+        remaining = {request.request_id: request for request in requests}
+        for _ in range(_INSERT_ROUNDS):
+            for name in ("insert_leaders", "insert_waiters"):
+                if not remaining:
+                    return new
+                columns = list(zip(*(r.columns for r in remaining.values()), strict=True))
+                inserted = await connection.fetch(self._sql[name], *columns)
+                new += len(inserted)
+                for row in inserted:
+                    del remaining[row["request_id"]]
+            # A leader may have finished between the two statements: then its session is free again.
+            for row in await connection.fetch(self._sql["known_requests"], list(remaining)):
+                del remaining[row["request_id"]]
+        raise NotReachable(f"{len(remaining)} requests found no place among their sessions' others")
+
+    async def _insert_outbox(
+        self, connection: asyncpg.Connection[Any], events: Sequence[OutboxRow]
+    ) -> None:
+        if events:
+            columns = zip(
+                *(
+                    (e.event_id, e.topic, e.key, e.type, e.payload, json.dumps(e.headers))
+                    for e in events
+                ),
+                strict=True,
+            )
+            await connection.execute(self._sql["insert_outbox"], *map(list, columns))
+
+    # ── worker ──────────────────────────────────────────────────────────────
+
+    async def claim(self, count: int, *, owner: str, lease_s: float) -> list[ClaimedRequest]:
+        """Up to `count` due requests under our lease, the most urgent first."""
+        found = await self._fetch("claim", count, owner, lease_s)
+        found.sort(key=lambda row: (-row["priority"], row["next_attempt_at"]))
+        return [rows.claimed_request(row) for row in found]
+
+    async def renew(self, requests: Iterable[ClaimedRequest], *, lease_s: float) -> set[UUID]:
+        """Extends these leases; answers the ids of those that are still ours."""
+        held = list(requests)
+        found = await self._fetch(
+            "renew_leases", [r.request_id for r in held], [r.lease_token for r in held], lease_s
+        )
+        return {row["request_id"] for row in found}
+
+    async def free_expired(self) -> list[tuple[UUID, str, int]]:
+        """Gives vanished workers' requests back: (request id, session id, leases lost so far)."""
+        found = await self._fetch("free_expired_leases")
+        return [(row["request_id"], row["session_id"], row["lost_leases"]) for row in found]
+
+    async def begin_scoring(
+        self, request: ClaimedRequest, *, profile_id: str, criteria_hash: str
+    ) -> Score | None:
+        """See ports.Scores."""
+        try:
+            held = await self._fetch(
+                "begin_scoring", request.request_id, request.lease_token, profile_id
+            )
+        except asyncpg.UniqueViolationError as error:
+            raise AlreadyBeingScored(f"{request.session_id} by {profile_id}") from error
+        if not held:
+            raise LeaseLost(str(request.request_id))
+        if held[0]["force_rescore"]:
+            return None
+        found = await self._fetch("current_score", request.session_id, profile_id, criteria_hash)
+        return rows.score_of(found[0]) if found else None
+
+    async def put_back(
+        self,
+        request: ClaimedRequest,
+        *,
+        after_s: float,
+        code: str | None = None,
+        message: str | None = None,
+        deadline_at: datetime | None = None,
+        count_attempt: bool = True,
+    ) -> None:
+        """Returns the request to the queue. Raises LeaseLost."""
+        found = await self._fetch(
+            "put_back",
+            request.request_id,
+            request.lease_token,
+            after_s,
+            code,
+            message,
+            deadline_at,
+            0 if count_attempt else 1,
+        )
+        if not found:
+            raise LeaseLost(str(request.request_id))
+
+    async def complete(self, request: ClaimedRequest, score: Score) -> datetime:
+        """Stores a new score and answers its request and all that waited; answers when.
+
+        Raises LeaseLost, and then nothing was written.
+        """
+        async with self._transaction() as connection:
+            at, waiters = await self._hold(connection, request)
+            await connection.execute(self._sql["retire_score"], score.session_id, score.profile_id)
+            await connection.execute(self._sql["insert_score"], *rows.score_columns(score))
+            await self._answer(connection, rows.stored(score, at), request, waiters, reused=False)
+        return at
+
+    async def reuse(self, request: ClaimedRequest, score: Score) -> None:
+        """Answers the request from a stored score, and all waiters that do not insist on a new one.
+
+        Raises LeaseLost, and then nothing was written.
+        """
+        async with self._transaction() as connection:
+            _, waiters = await self._hold(connection, request)
+            content = [w for w in waiters if not w["force_rescore"]]
+            insisting = [w["request_id"] for w in waiters if w["force_rescore"]]
+            await self._answer(connection, score, request, content, reused=True)
+            if insisting:
+                await connection.execute(self._sql["promote_waiter"], insisting)
+
+    async def end(self, request: ClaimedRequest, outcome: Failed) -> None:
+        """Ends the request and all that waited for it without a score. Raises LeaseLost."""
+        async with self._transaction() as connection:
+            at, waiters = await self._hold(connection, request)
+            answered = [rows.asked(request), *(rows.waiting(row) for row in waiters)]
+            await connection.execute(
+                self._sql["end_requests"],
+                [asked.request_id for asked in answered],
+                failed_state(outcome.code).value,
+                outcome.code.value,
+                outcome.message,
+            )
+            await self._insert_outbox(
+                connection,
+                [outgoing.failed(self._addresses, asked, outcome, at) for asked in answered],
+            )
+
+    async def _hold(
+        self, connection: asyncpg.Connection[Any], request: ClaimedRequest
+    ) -> tuple[datetime, list[asyncpg.Record]]:
+        """Locks our request, then its waiters; in this order none can slip in unseen."""
+        at = await connection.fetchval(
+            self._sql["lock_request"], request.request_id, request.lease_token
+        )
+        if at is None:
+            raise LeaseLost(str(request.request_id))
+        return at, await connection.fetch(self._sql["waiters"], request.request_id)
+
+    async def _answer(
+        self,
+        connection: asyncpg.Connection[Any],
+        score: Score,
+        request: ClaimedRequest,
+        waiters: Sequence[asyncpg.Record],
+        *,
+        reused: bool,
+    ) -> None:
+        """Closes the requests and writes their events. Waiters made no call: theirs is reused."""
+        leader = rows.asked(request)
+        others = [rows.waiting(row) for row in waiters]
+        await connection.execute(
+            self._sql["complete_requests"],
+            [leader.request_id, *(asked.request_id for asked in others)],
+            score.score_id,
+        )
+        events = [outgoing.completed(self._addresses, leader, score, reused=reused)]
+        if not reused and (risk := outgoing.quality_risk(self._addresses, leader, score)):
+            events.append(risk)
+        events += [outgoing.completed(self._addresses, a, score, reused=True) for a in others]
+        await self._insert_outbox(connection, events)
+
+    # ── relay ───────────────────────────────────────────────────────────────
+
+    @asynccontextmanager
+    async def outbox_page(
+        self, limit: int, *, idle_limit_s: float
+    ) -> AsyncIterator[tuple[list[OutboxEntry], asyncpg.Connection[Any]] | None]:
+        """The next events under the one relay's lock; None where another process holds it.
+
+        The server ends the transaction when it idles for longer than `idle_limit_s`, so that a
+        frozen process can't hold the lock for ever.
+        """
+        async with self._transaction() as connection:
+            await connection.execute(
+                f"SET LOCAL idle_in_transaction_session_timeout = {int(idle_limit_s * 1000)}"
+            )
+            if not await connection.fetchval(self._sql["outbox_lock"]):
+                yield None
+                return
+            found = await connection.fetch(self._sql["outbox_page"], limit)
+            yield (
+                [
+                    OutboxEntry(
+                        seq=row["seq"], row=rows.outbox_row(row), created_at=row["created_at"]
+                    )
+                    for row in found
+                ],
+                connection,
+            )
+
+    async def outbox_sent(
+        self, connection: asyncpg.Connection[Any], entries: Sequence[OutboxEntry]
+    ) -> None:
+        """Forgets acknowledged events; takes effect when the page's block ends."""
+        await connection.execute(self._sql["outbox_delete"], [entry.seq for entry in entries])
+
+    # ── start, readiness, figures ───────────────────────────────────────────
+
+    async def register_criteria(self, criteria: Criteria) -> None:
+        """Keeps a criteria definition, once."""
+        await self._fetch("insert_criteria", criteria.hash, criteria.content)
+
+    async def register_profile(self, profile: Profile, *, by: str) -> bool:
+        """Keeps a profile version; False where another body is stored under the same version."""
+        content = profile.model_dump(mode="json")
+        found = await self._fetch("register_profile", profile.id, profile.version, content, by)
+        return bool(found and found[0][0])
+
+    async def backlog(self, limit: int) -> Backlog:
+        """How much waits and for how long."""
+        (row,) = await self._fetch("backlog", limit)
+        return Backlog(**dict(row))
+
+    # ── looking ─────────────────────────────────────────────────────────────
+
+    async def counts(self) -> dict[str, int]:
+        """Requests by state."""
+        return {row["state"]: row["requests"] for row in await self._fetch("status_counts")}
+
+    async def session_requests(self, session_id: str) -> list[dict[str, Any]]:
+        """A session's requests, the newest first."""
+        return [dict(row) for row in await self._fetch("session_requests", session_id)]
+
+    async def session_scores(self, session_id: str) -> list[dict[str, Any]]:
+        """A session's current scores, one a profile, with tools, approaches and steps."""
+        found = await self._fetch("session_current_scores", session_id)
+        return [dict(row) for row in found]

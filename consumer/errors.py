@@ -1,0 +1,145 @@
+"""Every exception of the product, drawn once.
+
+ScoreConsumerError
+├── ConfigError            wrong settings or files: stops the start, lists everything
+├── NotReachable           Postgres or Kafka does not answer: wait and try again
+├── LeaseLost              someone else owns the request now: drop the work, write nothing
+├── AlreadyBeingScored     another request is scoring this session by this profile: come back later
+├── TooMuchInvalidInput    too many records can't be accepted: intake stops
+├── LoopDied               a loop stopped making progress: the process must not go on pretending
+└── ScoringError           why one request got no score; carries the wire's `error_code`
+    ├── Unavailable        may pass by itself: tried again until the request's deadline
+    │   ├── HistoryUnavailable
+    │   ├── JudgeUnavailable
+    │   │   └── JudgeRejected   our key or quota is refused: needs a human, so no quick retry
+    │   └── SessionNotCompleted
+    └── Final              will not get better by waiting: answered at once
+        ├── SessionNotFound
+        ├── SessionEnded
+        ├── HistoryInvalid
+        ├── NoMatchingProfile
+        ├── JudgeNotConfigured
+        ├── JudgeInvalidOutput
+        ├── JudgeRefused
+        ├── ContextOverflow
+        ├── ScoringDisabled
+        └── InternalError
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from consumer.events import ErrorCode
+
+
+class ScoreConsumerError(Exception):
+    """Root of the tree: everything the product raises on purpose."""
+
+
+class ConfigError(ScoreConsumerError):
+    """Settings or files that can't be used; `problems` names each place and what is allowed."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(f"- {problem}" for problem in problems))
+
+
+class NotReachable(ScoreConsumerError):
+    """A needed server does not answer; the message names it without its password."""
+
+
+class LeaseLost(ScoreConsumerError):
+    """The request's lease token is no longer ours."""
+
+
+class AlreadyBeingScored(ScoreConsumerError):
+    """Another request in progress already scores this session by this profile."""
+
+
+class TooMuchInvalidInput(ScoreConsumerError):
+    """Intake stops instead of flooding the dead-letter topic."""
+
+
+class LoopDied(ScoreConsumerError):
+    """A loop ended or stands still although it should run."""
+
+
+class ScoringError(ScoreConsumerError):
+    """Why a request got no score. The message is published: it never holds secrets."""
+
+    code: ClassVar[ErrorCode]
+
+
+class Unavailable(ScoringError):
+    """May pass by itself. `retry_after` is the server's own wish in seconds, where it gave one."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class HistoryUnavailable(Unavailable):
+    code = ErrorCode.HISTORY_UNAVAILABLE
+
+
+class JudgeUnavailable(Unavailable):
+    code = ErrorCode.JUDGE_UNAVAILABLE
+
+
+class JudgeRejected(JudgeUnavailable):
+    """The provider refuses our key or our quota is used up: permanent until someone mends it."""
+
+
+class SessionNotCompleted(Unavailable):
+    """The session may still reach `completed`; waited for up to the completion wait."""
+
+    code = ErrorCode.SESSION_NOT_COMPLETED
+
+
+class Final(ScoringError):
+    """Waiting does not help."""
+
+
+class SessionNotFound(Final):
+    code = ErrorCode.SESSION_NOT_FOUND
+
+
+class SessionEnded(Final):
+    """The session ended otherwise than `completed`."""
+
+    code = ErrorCode.SESSION_NOT_COMPLETED
+
+
+class HistoryInvalid(Final):
+    code = ErrorCode.HISTORY_INVALID
+
+
+class NoMatchingProfile(Final):
+    code = ErrorCode.NO_MATCHING_PROFILE
+
+
+class JudgeNotConfigured(Final):
+    """A profile needs a judge and none is set up, or the provider refuses our credentials."""
+
+    code = ErrorCode.JUDGE_UNAVAILABLE
+
+
+class JudgeInvalidOutput(Final):
+    code = ErrorCode.JUDGE_INVALID_OUTPUT
+
+
+class JudgeRefused(Final):
+    code = ErrorCode.JUDGE_REFUSED
+
+
+class ContextOverflow(Final):
+    code = ErrorCode.CONTEXT_OVERFLOW
+
+
+class ScoringDisabled(Final):
+    code = ErrorCode.SCORING_DISABLED
+
+
+class InternalError(Final):
+    code = ErrorCode.INTERNAL_ERROR

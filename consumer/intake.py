@@ -1,0 +1,370 @@
+"""Intake: Kafka to score_requests. Nothing is acknowledged before it is stored.
+
+decode a batch -> requests and dead letters in one transaction -> commit exactly these offsets
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic, perf_counter, time
+from typing import Any
+
+import structlog
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import KafkaError
+from faststream import AckPolicy
+from faststream.kafka import KafkaBroker, KafkaMessage
+
+from consumer import __version__, metrics
+from consumer.cloudevents import Record, Unacceptable, read_request
+from consumer.edges.kafka import record_of
+from consumer.edges.postgres.store import IncomingRequest, Store
+from consumer.errors import LoopDied, NotReachable, TooMuchInvalidInput
+from consumer.events import DLQ_TYPE, ID_NAMESPACE
+from consumer.loops import Backoff, Heartbeat
+from consumer.outgoing import OutboxRow, stored_header
+
+log = structlog.get_logger()
+
+# FastStream sleeps this long again after an empty poll, so it bounds the latency of an idle topic.
+POLL_MS = 20
+START_TIMEOUT_S = 20.0
+HEARTBEAT_S = 3.0
+STOP_TIMEOUT_S = 10.0
+# The invalid share is judged once this many records have been seen, among the last WINDOW ones.
+ENOUGH_RECORDS = 100
+WINDOW = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntakeSettings:
+    """`high_water` pending requests pause intake; half of it lets it go on.
+
+    `invalid_share` (0-1) of recent records may be unacceptable before intake stops.
+    """
+
+    bootstrap: str
+    topic: str
+    dlq_topic: str
+    group_id: str
+    batch_records: int
+    high_water: int
+    invalid_share: float
+    stale_after_s: float
+    session_timeout_s: float
+
+
+class InvalidShare:
+    """How much of the recent input could not be accepted."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._recent: deque[bool] = deque(maxlen=WINDOW)
+
+    def add(self, *, valid: int, invalid: int) -> None:
+        """Counts a batch. Raises TooMuchInvalidInput once the share passes the limit."""
+        self._recent.extend([False] * valid + [True] * invalid)
+        share = sum(self._recent) / len(self._recent)
+        if len(self._recent) >= ENOUGH_RECORDS and share > self._limit:
+            raise TooMuchInvalidInput(
+                f"{share:.0%} of the last {len(self._recent)} records can't be accepted; "
+                f"{self._limit:.0%} are allowed. Nothing of this batch was acknowledged: look at "
+                "what is published, or raise DLQ_MAX_INVALID_SHARE"
+            )
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's base is untyped
+    """Remembers that the group gave us a place, and pauses again what a rebalance woke."""
+
+    def __init__(self, assigned: Callable[[], None]) -> None:
+        self._assigned = assigned
+
+    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        """Nothing is held in memory between batches, so there is nothing to give up."""
+        log.debug("partitions_revoked", partitions=len(revoked))
+
+    async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        log.info("partitions_assigned", partitions=sorted(str(place) for place in assigned))
+        self._assigned()
+
+
+class Intake:
+    """Reads score.requested. One a process."""
+
+    def __init__(
+        self,
+        settings: IntakeSettings,
+        *,
+        store: Store,
+        stored: Callable[[], None],
+        heartbeat: Heartbeat,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._stored = stored
+        self._heartbeat = heartbeat
+        self._fail = fail
+        self._invalid = InvalidShare(settings.invalid_share)
+        self._stopping = False
+        self._paused = False
+        self._joined_at: float | None = None
+        self._broker = KafkaBroker(
+            settings.bootstrap,
+            client_id="score-consumer",
+            logger=logging.getLogger("faststream"),
+            log_level=logging.DEBUG,
+            apply_types=False,
+        )
+        self._subscriber = self._broker.subscriber(
+            settings.topic,
+            batch=True,
+            group_id=settings.group_id,
+            auto_offset_reset="earliest",
+            session_timeout_ms=round(settings.session_timeout_s * 1000),
+            heartbeat_interval_ms=round(min(settings.session_timeout_s / 3, HEARTBEAT_S) * 1000),
+            ack_policy=AckPolicy.MANUAL,
+            max_records=settings.batch_records,
+            batch_timeout_ms=POLL_MS,
+            partition_assignment_strategy=[RoundRobinPartitionAssignor],
+            listener=_Listener(self._on_assigned),
+            parser=_raw_message,
+            decoder=_raw_body,
+        )
+        self._subscriber(self._handle)
+
+    @property
+    def joined(self) -> bool:
+        """Whether the consumer group has given us a place (maybe without a partition)."""
+        return self._joined_at is not None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Joins the group, waiting for Kafka where it is away; leaves it at `stop`.
+
+        A batch under way then is not acknowledged.
+        """
+        backoff = Backoff("intake", self._heartbeat)
+        started = False
+        while not started and not stop.is_set():
+            async with backoff.bear():
+                await self._start()
+                started = True
+        await stop.wait()
+        self._stopping = True
+        await self._stop_broker()
+
+    async def _start(self) -> None:
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await self._broker.start()
+        except (KafkaError, OSError, TimeoutError) as error:
+            await self._stop_broker()
+            raise NotReachable(
+                f"Kafka at {self._settings.bootstrap} does not answer: "
+                f"{str(error) or type(error).__name__}"
+            ) from error
+
+    async def _stop_broker(self) -> None:
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self._broker.stop()
+        except (KafkaError, OSError, TimeoutError) as error:
+            log.warning("kafka_stop_failed", error=str(error) or type(error).__name__)
+
+    def regulate(self, pending: int) -> None:
+        """Leaves requests in Kafka while too many wait in the database."""
+        if not self._paused and pending > self._settings.high_water:
+            self._paused = True
+            log.warning("intake_paused", pending=pending, high_water=self._settings.high_water)
+        elif self._paused and pending <= self._settings.high_water // 2:
+            self._paused = False
+            log.info("intake_resumed", pending=pending)
+        metrics.INTAKE_PAUSED.set(self._paused)
+        self._apply_pause()
+
+    def check_alive(self) -> None:
+        """Ticks the heartbeat while partitions are being polled.
+
+        aiokafka does not report a dead fetch task, and FastStream goes on after every error: the
+        one sign of life is when a partition was last polled.
+        """
+        consumer = self._consumer
+        if consumer is None or self._joined_at is None:
+            return
+        partitions = consumer.assignment() - consumer.paused()
+        polled = [consumer.last_poll_timestamp(p) or -1 for p in partitions]
+        since_join = monotonic() - self._joined_at
+        silent_s = time() - max(polled) / 1000 if polled and max(polled) > 0 else since_join
+        if not partitions or silent_s < self._settings.stale_after_s:
+            self._heartbeat.tick()
+        else:
+            raise LoopDied(f"no partition was polled for {silent_s:.0f} s")
+
+    @property
+    def _consumer(self) -> AIOKafkaConsumer | None:
+        return self._subscriber.consumer
+
+    def _on_assigned(self) -> None:
+        self._joined_at = monotonic()
+        self._apply_pause()
+
+    def _apply_pause(self) -> None:
+        consumer = self._consumer
+        if consumer is None:
+            return
+        assigned, paused = consumer.assignment(), consumer.paused()
+        if self._paused and assigned - paused:
+            consumer.pause(*(assigned - paused))
+        elif not self._paused and paused:
+            consumer.resume(*paused)
+
+    async def _handle(self, batch: Sequence[Any]) -> None:
+        """FastStream's handler. It swallows what a handler raises, so nothing may leave here."""
+        try:
+            await self._take([record_of(raw) for raw in batch])
+        except Exception as error:  # noqa: BLE001 - reported below; here is the last chance
+            if not self._stopping:
+                self._stopping = True
+                self._fail(error)
+
+    async def _take(self, records: Sequence[Record]) -> None:
+        if self._stopping:
+            return
+        started = perf_counter()
+        requests, letters = self._sort(records)
+        self._invalid.add(valid=len(requests), invalid=len(letters))
+        new = await self._store_until_done(requests, letters)
+        self._count(len(requests), new, letters)
+        self._stored()
+        await self._commit(records)
+        metrics.INTAKE_BATCH.observe(len(records))
+        metrics.INTAKE_BATCH_SECONDS.observe(perf_counter() - started)
+
+    def _sort(self, records: Sequence[Record]) -> tuple[list[IncomingRequest], list[OutboxRow]]:
+        requests: list[IncomingRequest] = []
+        letters: list[OutboxRow] = []
+        for record in records:
+            try:
+                requests.append(incoming(record))
+            except Unacceptable as error:
+                log.warning(
+                    "record_rejected",
+                    error_code=error.code,
+                    error=str(error),
+                    topic=record.topic,
+                    partition=record.partition,
+                    offset=record.offset,
+                )
+                letters.append(dead_letter(record, error, self._settings, datetime.now(UTC)))
+        return requests, letters
+
+    async def _store_until_done(
+        self, requests: Sequence[IncomingRequest], letters: Sequence[OutboxRow]
+    ) -> int:
+        """Tries until the batch is stored: while the database is away, lag grows, no more."""
+        backoff = Backoff("intake", self._heartbeat)
+        while not self._stopping:
+            async with backoff.bear():
+                return await self._store.accept(requests, letters)
+        raise asyncio.CancelledError
+
+    def _count(self, requests: int, new: int, letters: Sequence[OutboxRow]) -> None:
+        metrics.REQUESTS_RECEIVED.labels("accepted").inc(new)
+        metrics.REQUESTS_RECEIVED.labels("duplicate").inc(requests - new)
+        metrics.REQUESTS_RECEIVED.labels("rejected").inc(len(letters))
+        for letter in letters:
+            metrics.DLQ_RECORDS.labels(dict(letter.headers)["dlq_error_code"]).inc()
+
+    async def _commit(self, records: Sequence[Record]) -> None:
+        """Commits these records' places. A failure costs a second delivery, no more."""
+        offsets: dict[TopicPartition, int] = {}
+        for record in records:
+            place = TopicPartition(record.topic, record.partition)
+            offsets[place] = max(offsets.get(place, 0), record.offset + 1)
+        consumer = self._consumer
+        if consumer is None:
+            return
+        try:
+            await consumer.commit(offsets)
+        except KafkaError as error:
+            log.warning("commit_failed", error=str(error) or type(error).__name__)
+
+
+async def _raw_message(batch: tuple[Any, ...]) -> KafkaMessage:
+    """The batch as it is. FastStream's own parser decodes headers, and raises on foreign ones."""
+    return KafkaMessage(body=batch, raw_message=batch, consumer=_NO_CONSUMER)
+
+
+async def _raw_body(message: KafkaMessage) -> Any:
+    return message.raw_message
+
+
+class _NoConsumer:
+    """Offsets are committed by Intake alone, never through a message."""
+
+    async def commit(self) -> None:
+        raise AssertionError("offsets are committed by Intake alone")
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        raise AssertionError(f"intake never seeks, not to {partition}:{offset} either")
+
+
+_NO_CONSUMER = _NoConsumer()
+
+
+def incoming(record: Record) -> IncomingRequest:
+    """The request in a record. Raises Unacceptable."""
+    request = read_request(record)
+    event = request.event
+    return IncomingRequest(
+        request_id=request.request_id,
+        session_id=event.session_id,
+        profile_id=event.profile_id,
+        force_rescore=event.force_rescore,
+        triggered_by=event.triggered_by,
+        priority=event.priority,
+        requested_at=request.requested_at,
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        trace=request.trace,
+    )
+
+
+def dead_letter(
+    record: Record, error: Unacceptable, settings: IntakeSettings, now: datetime
+) -> OutboxRow:
+    """The record, unchanged, with where it came from and why it can't be accepted."""
+    place = f"{record.topic}:{record.partition}:{record.offset}"
+    redrives = dict(record.headers).get("dlq_redrive_count", b"0") or b"0"
+    about = {
+        "dlq_original_topic": record.topic,
+        "dlq_original_partition": str(record.partition),
+        "dlq_original_offset": str(record.offset),
+        "dlq_original_timestamp": str(record.timestamp_ms or ""),
+        "dlq_consumer_group": settings.group_id,
+        "dlq_error_code": error.code,
+        "dlq_error_message": str(error)[:1000],
+        "dlq_failed_at": now.isoformat(),
+        "dlq_app_version": __version__,
+        "dlq_redrive_count": redrives.decode(errors="replace"),
+    }
+    original = [(name, value) for name, value in record.headers if not name.startswith("dlq_")]
+    return OutboxRow(
+        event_id=uuid.uuid5(ID_NAMESPACE, f"dlq:{place}:{record.timestamp_ms}"),
+        topic=settings.dlq_topic,
+        key=record.key,
+        type=DLQ_TYPE,
+        payload=record.value,
+        headers=[
+            *(stored_header(name, value) for name, value in original),
+            *(stored_header(name, value.encode()) for name, value in about.items()),
+        ],
+    )

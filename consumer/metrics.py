@@ -1,0 +1,162 @@
+"""Every metric, each with its meaning. Times are seconds; names follow Prometheus' conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+from prometheus_client import Counter, Gauge, Histogram
+
+# Calls take from a tenth of a second (a cached answer) to five minutes (a long session).
+CALL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300)
+# From "at once" to "someone should have been woken long ago".
+AGE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+
+REQUESTS_RECEIVED = Counter(
+    "scoring_requests_received_total",
+    "Records read from score.requested, by what became of them: accepted, duplicate, rejected.",
+    ["result"],
+)
+REQUESTS_FINISHED = Counter(
+    "scoring_requests_finished_total",
+    "Requests answered, by outcome: completed, reused, or the error code of score.failed.",
+    ["outcome"],
+)
+REQUESTS_RETRIED = Counter(
+    "scoring_requests_retried_total",
+    "Attempts that ended in trouble that may pass, by error code; the request waits for another.",
+    ["error_code"],
+)
+REQUEST_SECONDS = Histogram(
+    "scoring_request_seconds",
+    "From receiving a request to its answer being stored, waiting included.",
+    buckets=AGE_BUCKETS,
+)
+PIPELINE_SECONDS = Histogram(
+    "scoring_pipeline_seconds",
+    "One attempt: session, rules, judge, transaction.",
+    buckets=CALL_BUCKETS,
+)
+REQUESTS_PENDING = Gauge(
+    "scoring_requests_pending",
+    "Requests waiting in the database, all replicas; counted up to the high-water mark plus one.",
+)
+REQUESTS_IN_PROGRESS = Gauge(
+    "scoring_requests_in_progress", "Requests under a lease in the database, all replicas."
+)
+OLDEST_PENDING_SECONDS = Gauge(
+    "scoring_requests_oldest_pending_seconds", "Age of the oldest request that waits. Scale on it."
+)
+SLOTS = Gauge("scoring_worker_slots", "Requests that this process may work on at a time.")
+SLOTS_BUSY = Gauge("scoring_worker_slots_busy", "Requests that this process is working on now.")
+LEASES_LOST = Counter(
+    "scoring_leases_lost_total",
+    "Requests that this process had to drop because their lease was no longer its own.",
+)
+LEASES_FREED = Counter(
+    "scoring_leases_freed_total",
+    "Requests of vanished workers that this process gave back to the queue.",
+)
+
+SCORES = Histogram(
+    "scoring_score",
+    "Total scores of new scores, by profile.",
+    ["profile"],
+    buckets=(10, 20, 30, 40, 44, 50, 59, 65, 70, 74, 80, 85, 89, 95, 100),
+)
+QUALITY_RISKS = Counter(
+    "scoring_quality_risks_total", "quality_risk events, by profile.", ["profile"]
+)
+
+HISTORY_SECONDS = Histogram(
+    "scoring_history_call_seconds",
+    "Calls of the History Service, by result: ok or the error's class.",
+    ["result"],
+    buckets=CALL_BUCKETS,
+)
+JUDGE_SECONDS = Histogram(
+    "scoring_judge_call_seconds",
+    "Calls of the judge, by provider and result: ok or the error's class. Retries count each.",
+    ["provider", "result"],
+    buckets=CALL_BUCKETS,
+)
+JUDGE_TOKENS = Counter(
+    "scoring_judge_tokens_total",
+    "Tokens of judge calls, by direction: input, output.",
+    ["direction"],
+)
+JUDGE_COST = Counter("scoring_judge_cost_usd_total", "USD of judge calls whose price is known.")
+JUDGE_UNPRICED = Counter(
+    "scoring_judge_unpriced_total", "Verdicts whose cost is unknown: the model has no price."
+)
+JUDGE_INVALID = Counter(
+    "scoring_judge_invalid_answers_total",
+    "Judge answers that did not pass the checks; each was asked for again or ended the request.",
+    ["provider"],
+)
+
+DLQ_RECORDS = Counter(
+    "scoring_dlq_records_total", "Records that could not be accepted, by reason.", ["reason"]
+)
+INTAKE_PAUSED = Gauge(
+    "scoring_intake_paused", "1 while intake leaves requests in Kafka: the backlog is too high."
+)
+INTAKE_BATCH = Histogram(
+    "scoring_intake_batch_records",
+    "Records in one batch.",
+    buckets=(1, 10, 50, 100, 250, 500, 1000),
+)
+INTAKE_BATCH_SECONDS = Histogram(
+    "scoring_intake_batch_seconds",
+    "From reading a batch to its commit, database trouble included.",
+    buckets=AGE_BUCKETS,
+)
+
+OUTBOX_PENDING = Gauge("scoring_outbox_pending", "Events not yet acknowledged by Kafka.")
+OUTBOX_OLDEST_SECONDS = Gauge(
+    "scoring_outbox_oldest_seconds", "Age of the oldest event not yet acknowledged by Kafka."
+)
+EVENTS_SENT = Counter(
+    "scoring_events_sent_total", "Events acknowledged by Kafka, by type.", ["type"]
+)
+EVENTS_SEND_ERRORS = Counter(
+    "scoring_events_send_errors_total", "Events that Kafka did not take; they are sent again."
+)
+
+LOOP_AGE_SECONDS = Gauge(
+    "scoring_loop_age_seconds", "Seconds since a loop last showed that it is alive.", ["loop"]
+)
+POSTGRES_ERRORS = Counter(
+    "scoring_postgres_unreachable_total", "Times that a loop found Postgres away.", ["loop"]
+)
+
+
+@contextmanager
+def judge_call(provider: str) -> Iterator[None]:
+    """Measures one judge call under its result."""
+    started = perf_counter()
+    result = "cancelled"
+    try:
+        yield
+        result = "ok"
+    except Exception as error:
+        result = type(error).__name__
+        raise
+    finally:
+        JUDGE_SECONDS.labels(provider, result).observe(perf_counter() - started)
+
+
+@contextmanager
+def history_call() -> Iterator[None]:
+    """Measures one History call under its result."""
+    started = perf_counter()
+    result = "cancelled"
+    try:
+        yield
+        result = "ok"
+    except Exception as error:
+        result = type(error).__name__
+        raise
+    finally:
+        HISTORY_SECONDS.labels(result).observe(perf_counter() - started)

@@ -1,0 +1,103 @@
+"""What the pipeline needs from the outside, as small protocols. The edges implement them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+from consumer.scoring.score import Score
+from consumer.scoring.session import Session
+
+
+class History(Protocol):
+    """Where sessions come from."""
+
+    async def fetch(self, session_id: str) -> Session:
+        """The completed session.
+
+        Raises SessionNotFound, SessionNotCompleted, SessionEnded, HistoryInvalid or
+        HistoryUnavailable.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatMessage:
+    """One message to or from the judge."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """The judge's raw answer to one call, and what it used."""
+
+    text: str
+    model: str
+    input_tokens: int
+    output_tokens: int
+    truncated: bool
+
+
+class Provider(Protocol):
+    """One judge model behind one provider. It never retries by itself."""
+
+    @property
+    def name(self) -> str:
+        """The provider's name in the configuration."""
+
+    @property
+    def model(self) -> str:
+        """The model that is asked."""
+
+    @property
+    def max_output_tokens(self) -> int:
+        """How long an answer may be, to begin with."""
+
+    async def complete(
+        self, messages: Sequence[ChatMessage], schema: Mapping[str, Any], *, max_tokens: int
+    ) -> Completion:
+        """One call. Raises JudgeUnavailable, JudgeRefused, ContextOverflow or InternalError."""
+
+
+class Prices(Protocol):
+    """What tokens cost."""
+
+    def cost_usd(
+        self, *, provider: str | None, model: str | None, input_tokens: int, output_tokens: int
+    ) -> float | None:
+        """USD, or None where the price is unknown: never 0 for want of knowledge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedRequest:
+    """A request under our lease. Times are the database's; `deadline_at` is set by trouble."""
+
+    request_id: UUID
+    session_id: str
+    profile_id: str | None
+    force_rescore: bool
+    triggered_by: str
+    attempt: int
+    lost_leases: int
+    lease_token: UUID
+    received_at: datetime
+    started_at: datetime
+    claimed_at: datetime
+    deadline_at: datetime | None
+    trace: Mapping[str, str]
+
+
+class Scores(Protocol):
+    """What the pipeline asks the store before it pays for anything."""
+
+    async def begin_scoring(
+        self, request: ClaimedRequest, *, profile_id: str, criteria_hash: str
+    ) -> Score | None:
+        """The current score under these criteria, where one answers the request (not forced).
+
+        Raises LeaseLost, or AlreadyBeingScored where another request is at it.
+        """

@@ -1,0 +1,86 @@
+"""Asking for scores: score.requested, from a list of sessions or a file."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TextIO
+
+from pydantic import ValidationError
+
+from consumer.edges.kafka import Producer
+from consumer.errors import ConfigError, NotReachable
+from consumer.events import ScoreRequested, headers
+from consumer.outgoing import OutboxRow
+from consumer.scoring.profile import describe
+
+SEND_TIMEOUT_S = 20.0
+PAGE = 500
+
+
+def read_requests(lines: TextIO) -> list[ScoreRequested]:
+    """Requests from lines: a session id each, or score.requested data as a JSON object.
+
+    Raises ConfigError that names every line that can't be used.
+    """
+    requests: list[ScoreRequested] = []
+    problems: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        if not (text := line.strip()):
+            continue
+        try:
+            data = json.loads(text) if text.startswith("{") else {"session_id": text}
+            requests.append(ScoreRequested.model_validate(data))
+        except ValidationError as error:
+            problems += [f"line {number}: {describe(problem)}" for problem in error.errors()]
+        except ValueError as error:
+            problems.append(f"line {number}: not JSON: {error}")
+    if problems:
+        raise ConfigError(problems)
+    return requests
+
+
+def with_ids(requests: Iterable[ScoreRequested]) -> list[ScoreRequested]:
+    """The requests, each with a request id of its own."""
+    return [
+        request if request.request_id else request.model_copy(update={"request_id": uuid.uuid4()})
+        for request in requests
+    ]
+
+
+async def publish(
+    requests: Sequence[ScoreRequested], *, producer: Producer, topic: str, source: str
+) -> None:
+    """Sends requests; returns once Kafka has acknowledged all of them.
+
+    Raises NotReachable with how many were not sent.
+    """
+    for start in range(0, len(requests), PAGE):
+        rows = [_row(request, topic, source) for request in requests[start : start + PAGE]]
+        errors = [e for e in await producer.send(rows, timeout_s=SEND_TIMEOUT_S) if e is not None]
+        if errors:
+            left = len(requests) - start - PAGE
+            raise NotReachable(
+                f"Kafka did not take {len(errors) + max(0, left)} of {len(requests)} requests: "
+                f"{str(errors[0]) or type(errors[0]).__name__}"
+            )
+
+
+def _row(request: ScoreRequested, topic: str, source: str) -> OutboxRow:
+    now = datetime.now(UTC)
+    ce_id = request.request_id or uuid.uuid4()
+    return OutboxRow(
+        event_id=ce_id,
+        topic=topic,
+        key=request.session_id.encode(),
+        type=request.type,
+        payload=request.model_dump_json(exclude_none=True).encode(),
+        headers=[
+            [name, value]
+            for name, value in headers(
+                request, ce_id=ce_id, time=now, source=source, trace={}
+            ).items()
+        ],
+    )

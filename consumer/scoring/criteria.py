@@ -1,0 +1,48 @@
+"""The criteria hash: one name for everything that can change a score."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import rfc8785
+
+from consumer.scoring.profile import Profile
+from consumer.scoring.verdict import SCHEMA_VERSION, output_schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeSettings:
+    """What about the judge can change a score. Keys, URLs, limits and timeouts can't."""
+
+    provider: str
+    model: str
+    prompt: str
+    temperature: float
+    samples: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criteria:
+    """`content` as it is stored once, and its SHA-256 (hex) over RFC 8785 canonical JSON."""
+
+    hash: str
+    content: dict[str, Any]
+
+
+def criteria(profile: Profile, judge: JudgeSettings | None) -> Criteria:
+    """The criteria of scoring by this profile with this judge (none: rules only)."""
+    content: dict[str, Any] = {"profile": profile.model_dump(mode="json")}
+    if judge is not None:
+        content["judge"] = {
+            "provider": judge.provider,
+            "model": judge.model,
+            "prompt": judge.prompt,
+            "temperature": judge.temperature,
+            "samples": judge.samples,
+            "output_schema": output_schema(profile),
+            "output_schema_version": SCHEMA_VERSION,
+        }
+    digest = hashlib.sha256(rfc8785.dumps(content)).hexdigest()
+    return Criteria(hash=digest, content=content)

@@ -1,0 +1,112 @@
+"""What is scored: one agent run, as frozen values.
+
+Times are microseconds UTC, as the History Service gives them; an interaction's time is its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of a conversation between agent, its operator and its model."""
+
+    role: str
+    text: str
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One tool call. `failure` tells a transport error or timeout from an error in the result."""
+
+    id: str
+    server: str
+    tool: str
+    arguments: Mapping[str, Any]
+    result: str
+    failure: Literal["transport", "tool"] | None
+    error: str | None
+    duration_ms: int | None
+    at_us: int
+
+    @property
+    def name(self) -> str:
+        """`server.tool`, as the agent writes it."""
+        return f"{self.server}.{self.tool}"
+
+
+Step = Message | ToolCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stage of the run; `parallel` stages ran side by side under the same parent."""
+
+    id: str
+    name: str
+    agent: str
+    status: str
+    parallel: bool
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmCall:
+    """One call of the agent's own model. Tokens are 0 where the service did not count them."""
+
+    model: str
+    provider: str | None
+    input_tokens: int
+    output_tokens: int
+    duration_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvailableTool:
+    """A tool that the agent could have called."""
+
+    server: str
+    name: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One completed agent run: everything that scoring may look at."""
+
+    id: str
+    alert_type: str | None
+    agent: str
+    label: str
+    alert_data: Mapping[str, Any]
+    runbook_url: str | None
+    final_analysis: str
+    stages: tuple[Stage, ...]
+    llm_calls: tuple[LlmCall, ...]
+    available_tools: tuple[AvailableTool, ...]
+    input_tokens: int | None
+    output_tokens: int | None
+    total_tokens: int | None
+    duration_ms: int | None
+
+    @property
+    def steps(self) -> Iterator[Step]:
+        """All steps of all stages, in order."""
+        return (step for stage in self.stages for step in stage.steps)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(step for step in self.steps if isinstance(step, ToolCall))
+
+    @property
+    def model(self) -> tuple[str | None, str | None]:
+        """(model, provider) of the calls with the most tokens in all; the first on a tie."""
+        totals: dict[tuple[str | None, str | None], int] = {}
+        for call in self.llm_calls:
+            key = (call.model, call.provider)
+            totals[key] = totals.get(key, 0) + call.input_tokens + call.output_tokens
+        return max(totals, key=totals.__getitem__) if totals else (None, None)

@@ -1,0 +1,335 @@
+"""The judge's verdict: the schema it is asked to follow, and the checks of what it answers.
+
+The judge has no power: a verdict counts only where schema, ranges and step numbers hold in code.
+Evidence and reasoning come before numbers, so that a model reasons before it decides.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from consumer.scoring.profile import Criterion, Profile, describe
+from consumer.scoring.session import Session
+from consumer.scoring.text import storable_json
+from consumer.scoring.transcript import Transcript
+
+SCHEMA_VERSION = 1
+MAX_APPROACHES = 3
+
+Availability = Literal["exists_unused", "exists_used", "does_not_exist", "unknown"]
+
+
+class VerdictInvalid(ValueError):
+    """An answer that can't be accepted; `problems` is written to be read by the judge."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A quote that the judge gave; `verified` tells whether it occurs in that step."""
+
+    step: int
+    quote: str
+    verified: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriterionVerdict:
+    points: int
+    reasoning: str
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingTool:
+    """A tool the judge missed; `availability` is checked against the session's own list."""
+
+    tool_name: str
+    rationale: str
+    availability: Availability
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approach:
+    name: str
+    description: str
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A verdict that passed every check. With criteria `total_score` is None: code computes it."""
+
+    criteria: dict[str, CriterionVerdict]
+    total_score: int | None
+    score_breakdown: dict[str, int]
+    reasoning: str
+    missing_tools: tuple[MissingTool, ...]
+    approaches: tuple[Approach, ...]
+    disqualified: bool
+    disqualifier_triggered: str | None
+    injection_suspected: bool
+
+    @property
+    def points(self) -> dict[str, int]:
+        return {criterion: verdict.points for criterion, verdict in self.criteria.items()}
+
+    @property
+    def verified_share(self) -> float | None:
+        """Verified quotes over quotes given, 0-1; None where none was given."""
+        quotes = [e.verified for verdict in self.criteria.values() for e in verdict.evidence]
+        return sum(quotes) / len(quotes) if quotes else None
+
+
+class _Answer(BaseModel):
+    """Strict: the number 22 is a score, the string "22" is not."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+class _EvidenceAnswer(_Answer):
+    step: int
+    quote: str = Field(max_length=4000)
+
+
+class _CriterionAnswer(_Answer):
+    evidence: list[_EvidenceAnswer] = Field(max_length=50)
+    reasoning: str
+    score: int
+
+
+class _MissingToolAnswer(_Answer):
+    tool_name: str = Field(min_length=1, max_length=255)
+    rationale: str
+
+
+class _ApproachAnswer(_Answer):
+    name: str = Field(min_length=1, max_length=255)
+    description: str
+    steps: list[str] = Field(max_length=50)
+
+
+class _CommonAnswer(_Answer):
+    score_reasoning: str = Field(min_length=1)
+    missing_tools: list[_MissingToolAnswer] = Field(max_length=50)
+    alternative_approaches: list[_ApproachAnswer] = Field(max_length=MAX_APPROACHES)
+    disqualified: bool
+    disqualifier_triggered: str | None
+    injection_suspected: bool
+
+
+class _CriteriaAnswer(_CommonAnswer):
+    criteria: dict[str, _CriterionAnswer]
+
+
+class _FreeFormAnswer(_CommonAnswer):
+    total_score: int = Field(ge=0, le=100)
+    score_breakdown: dict[str, int]
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    """A closed object with every property required: what strict structured output asks for."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_TEXT = {"type": "string"}
+
+
+def _criterion_schema(criterion: Criterion) -> dict[str, Any]:
+    evidence = _object({"step": {"type": "integer"}, "quote": _TEXT})
+    return _object(
+        {
+            "evidence": {"type": "array", "items": evidence},
+            "reasoning": _TEXT,
+            "score": {"type": "integer", "enum": list(range(criterion.max_points + 1))},
+        }
+    )
+
+
+def _scores_schema(profile: Profile) -> dict[str, Any]:
+    if profile.judge_criteria:
+        return {"criteria": _object({c.id: _criterion_schema(c) for c in profile.judge_criteria})}
+    return {
+        "score_breakdown": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "total_score": {"type": "integer", "minimum": 0, "maximum": 100},
+    }
+
+
+@lru_cache(maxsize=64)
+def output_schema(profile: Profile) -> dict[str, Any]:
+    """The JSON Schema of a verdict by this profile. Shared: do not change it."""
+    return _object(
+        {
+            **_scores_schema(profile),
+            "score_reasoning": _TEXT,
+            "missing_tools": {
+                "type": "array",
+                "items": _object({"tool_name": _TEXT, "rationale": _TEXT}),
+            },
+            "alternative_approaches": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "name": _TEXT,
+                        "description": _TEXT,
+                        "steps": {"type": "array", "items": _TEXT},
+                    }
+                ),
+            },
+            "disqualified": {"type": "boolean"},
+            "disqualifier_triggered": {"type": ["string", "null"]},
+            "injection_suspected": {"type": "boolean"},
+        }
+    )
+
+
+def check(text: str, profile: Profile, session: Session, transcript: Transcript) -> Verdict:
+    """The verdict in a judge's answer. Raises VerdictInvalid with everything that is wrong."""
+    raw = last_object(text)
+    answer_type = _CriteriaAnswer if profile.judge_criteria else _FreeFormAnswer
+    try:
+        answer = answer_type.model_validate(raw)
+    except ValidationError as error:
+        raise VerdictInvalid([describe(problem) for problem in error.errors()]) from error
+    if problems := _problems(answer, profile, len(transcript.steps)):
+        raise VerdictInvalid(problems)
+    return _verdict(answer, session, transcript)
+
+
+def last_object(text: str) -> dict[str, Any]:
+    """The last complete JSON object of the text; nothing but a code fence may follow it.
+
+    Raises VerdictInvalid where there is none, where more text follows, or where a key is doubled.
+    """
+    decoder = json.JSONDecoder(object_pairs_hook=_no_doubles)
+    found: Any = None
+    end = position = 0
+    while (start := text.find("{", position)) >= 0:
+        try:
+            found, position = decoder.raw_decode(text, start)
+            end = position
+        except VerdictInvalid:
+            raise
+        except ValueError:  # incomplete, or a number too long to be read
+            position = start + 1
+        except RecursionError as error:
+            raise VerdictInvalid(["the JSON is nested too deeply"]) from error
+    if found is None:
+        raise VerdictInvalid(["there is no complete JSON object in the answer"])
+    if rest := text[end:].strip().strip("`").strip():
+        raise VerdictInvalid([f"text follows the JSON object: {rest[:80]!r}"])
+    return dict(storable_json(found))
+
+
+def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        keys = [key for key, _ in pairs]
+        doubled = sorted({key for key in keys if keys.count(key) > 1})
+        raise VerdictInvalid([f"keys occur twice: {', '.join(doubled)}"])
+    return values
+
+
+def _problems(answer: _CriteriaAnswer | _FreeFormAnswer, profile: Profile, steps: int) -> list[str]:
+    problems: list[str] = []
+    if answer.disqualified:
+        problems.append("disqualified: this profile has no disqualifiers, so it must be false")
+    if isinstance(answer, _CriteriaAnswer):
+        problems += _criteria_problems(answer.criteria, profile, steps)
+    return problems
+
+
+def _criteria_problems(
+    answers: dict[str, _CriterionAnswer], profile: Profile, steps: int
+) -> list[str]:
+    wanted = {criterion.id: criterion for criterion in profile.judge_criteria}
+    problems = [f"criteria.{i}: missing" for i in wanted if i not in answers]
+    problems += [
+        f"criteria.{i}: unknown; allowed: {', '.join(wanted)}" for i in answers if i not in wanted
+    ]
+    for i, answer in answers.items():
+        if i in wanted and not 0 <= answer.score <= wanted[i].max_points:
+            problems.append(
+                f"criteria.{i}.score: {_short(answer.score)} is not in 0..{wanted[i].max_points}"
+            )
+        problems += [
+            f"criteria.{i}.evidence: there is no step {_short(e.step)}; steps are 1 to {steps}"
+            for e in answer.evidence
+            if not 1 <= e.step <= steps
+        ]
+    return problems
+
+
+def _short(number: int) -> str:
+    """A number fit for a message: int() of a huge one would raise."""
+    return str(number) if abs(number) < 10**12 else "a huge number"
+
+
+def _verdict(
+    answer: _CriteriaAnswer | _FreeFormAnswer, session: Session, transcript: Transcript
+) -> Verdict:
+    if isinstance(answer, _CriteriaAnswer):
+        criteria = {i: _criterion(c, transcript) for i, c in answer.criteria.items()}
+        total_score, breakdown = None, {}
+    else:
+        criteria, total_score, breakdown = {}, answer.total_score, answer.score_breakdown
+    return Verdict(
+        criteria=criteria,
+        total_score=total_score,
+        score_breakdown=breakdown,
+        reasoning=answer.score_reasoning,
+        missing_tools=tuple(
+            MissingTool(
+                tool_name=tool.tool_name,
+                rationale=tool.rationale,
+                availability=availability(tool.tool_name, session),
+            )
+            for tool in answer.missing_tools
+        ),
+        approaches=tuple(
+            Approach(name=a.name, description=a.description, steps=tuple(a.steps))
+            for a in answer.alternative_approaches
+        ),
+        disqualified=answer.disqualified,
+        disqualifier_triggered=answer.disqualifier_triggered,
+        injection_suspected=answer.injection_suspected,
+    )
+
+
+def _criterion(answer: _CriterionAnswer, transcript: Transcript) -> CriterionVerdict:
+    return CriterionVerdict(
+        points=answer.score,
+        reasoning=answer.reasoning,
+        evidence=tuple(
+            Evidence(step=e.step, quote=e.quote, verified=transcript.quotes(e.step, e.quote))
+            for e in answer.evidence
+        ),
+    )
+
+
+def availability(tool_name: str, session: Session) -> Availability:
+    """What the session's own tool list says of a tool that the judge missed.
+
+    The name may stand with or without its server. `exists_used`: the agent did call it, so the
+    judge's claim is wrong.
+    """
+    if not session.available_tools:
+        return "unknown"
+    wanted = tool_name.rsplit(".", 1)[-1]
+    if wanted not in {tool.name for tool in session.available_tools}:
+        return "does_not_exist"
+    used = {call.tool for call in session.tool_calls}
+    return "exists_used" if wanted in used else "exists_unused"

@@ -1,0 +1,269 @@
+"""Worker: claims requests under a lease, runs the pipeline, stores the outcome.
+
+A lease is renewed while its request is worked on. Who loses it writes nothing: the transaction that
+stores an outcome checks the token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import monotonic, perf_counter
+from typing import assert_never
+from uuid import UUID
+
+import structlog
+
+from consumer import metrics
+from consumer.edges.postgres.store import Store
+from consumer.errors import LeaseLost, NotReachable
+from consumer.events import ErrorCode
+from consumer.loops import FIRST_BACKOFF_S, LAST_BACKOFF_S, Backoff, Heartbeat, Signal
+from consumer.pipeline import (
+    Completed,
+    Failed,
+    Outcome,
+    Pipeline,
+    Release,
+    Retry,
+    Reused,
+)
+from consumer.ports import ClaimedRequest
+
+log = structlog.get_logger()
+
+POLL_S = 1.0
+# Renewing thrice a lease lets two renewals fail before it is lost.
+RENEWALS_PER_LEASE = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """`slots` requests at a time; times in seconds."""
+
+    owner: str
+    slots: int
+    lease_s: float
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """A request under our lease, and the task that works on it."""
+
+    request: ClaimedRequest
+    task: asyncio.Task[None]
+
+
+class Worker:
+    """N slots. `outcome_stored` wakes the relay."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        *,
+        store: Store,
+        pipeline: Pipeline,
+        wake: Signal,
+        outcome_stored: Signal,
+        heartbeat: Heartbeat,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._pipeline = pipeline
+        self._wake = wake
+        self._outcome_stored = outcome_stored
+        self._heartbeat = heartbeat
+        self._works: dict[UUID, _Work] = {}
+        metrics.SLOTS.set(settings.slots)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Claims and works until `stop`; then finishes what fits in the grace time, and gives the
+        rest back at once.
+        """
+        renewing = asyncio.create_task(self._keep_leases())
+        try:
+            backoff = Backoff("worker", self._heartbeat)
+            while not stop.is_set():
+                claimed = wanted = 0
+                async with backoff.bear():
+                    await self._free_expired()
+                    wanted = self._settings.slots - len(self._works)
+                    claimed = await self._claim(wanted)
+                self._heartbeat.tick()
+                if claimed < wanted or not wanted:
+                    await self._wake.wait(POLL_S)
+            await self._drain()
+        finally:
+            renewing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await renewing
+
+    async def _claim(self, count: int) -> int:
+        if not count:
+            return 0
+        requests = await self._store.claim(
+            count, owner=self._settings.owner, lease_s=self._settings.lease_s
+        )
+        for request in requests:
+            task = asyncio.create_task(self._work(request))
+            self._works[request.request_id] = _Work(request=request, task=task)
+        metrics.SLOTS_BUSY.set(len(self._works))
+        return len(requests)
+
+    async def _free_expired(self) -> None:
+        for request_id, session_id, lost in await self._store.free_expired():
+            metrics.LEASES_FREED.inc()
+            log.warning(
+                "lease_expired", request_id=str(request_id), session_id=session_id, lost_leases=lost
+            )
+
+    async def _work(self, request: ClaimedRequest) -> None:
+        """One request, to its stored outcome. Raises nothing but cancellation."""
+        started = perf_counter()
+        with structlog.contextvars.bound_contextvars(
+            request_id=str(request.request_id), session_id=request.session_id
+        ):
+            try:
+                outcome = await self._outcome(request)
+                await self._insist(lambda: self._store_outcome(request, outcome))
+            except LeaseLost:
+                self._lost(request)
+            finally:
+                metrics.PIPELINE_SECONDS.observe(perf_counter() - started)
+                self._works.pop(request.request_id, None)
+                metrics.SLOTS_BUSY.set(len(self._works))
+                self._wake.set()
+
+    async def _outcome(self, request: ClaimedRequest) -> Outcome:
+        claimed = monotonic()
+
+        def now() -> datetime:
+            """The database's clock, as far as we can tell without asking."""
+            return request.claimed_at + timedelta(seconds=monotonic() - claimed)
+
+        try:
+            return await self._pipeline.run(request, now)
+        except (LeaseLost, asyncio.CancelledError):
+            raise
+        except NotReachable as error:
+            log.warning("server_not_reachable", loop="worker", error=str(error))
+            return Release(POLL_S)
+        except Exception as error:
+            log.exception("internal_error")
+            return Failed(
+                ErrorCode.INTERNAL_ERROR,
+                f"unexpected {type(error).__name__}; the log has the trace",
+            )
+
+    async def _insist(self, store: Callable[[], Awaitable[None]]) -> None:
+        """Stores an outcome, however long the database is away: a verdict may have been paid for.
+
+        Ends by storing, by LeaseLost (someone else took over), or by cancellation.
+        """
+        delay_s = FIRST_BACKOFF_S
+        while True:
+            try:
+                return await store()
+            except NotReachable as error:
+                metrics.POSTGRES_ERRORS.labels("worker").inc()
+                log.warning("outcome_not_stored", error=str(error), again_in_s=delay_s)
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, LAST_BACKOFF_S)
+
+    async def _store_outcome(self, request: ClaimedRequest, outcome: Outcome) -> None:
+        match outcome:
+            case Completed(score):
+                await self._store.complete(request, score)
+                self._count_score(outcome)
+                log.info("scored", score_id=str(score.score_id), total_score=score.total_score)
+                self._finished(request, "completed")
+            case Reused(score):
+                await self._store.reuse(request, score)
+                log.info("reused", score_id=str(score.score_id), total_score=score.total_score)
+                self._finished(request, "reused")
+            case Failed(code, message):
+                await self._store.end(request, outcome)
+                log.warning("failed", error_code=code.value, error=message)
+                self._finished(request, code.value)
+            case Retry(code, message, after_s, deadline_at):
+                await self._store.put_back(
+                    request,
+                    after_s=after_s,
+                    code=code.value,
+                    message=message,
+                    deadline_at=deadline_at,
+                )
+                metrics.REQUESTS_RETRIED.labels(code.value).inc()
+                log.info("retry_later", error_code=code.value, error=message, after_s=after_s)
+            case Release(after_s):
+                await self._store.put_back(request, after_s=after_s, count_attempt=False)
+            case _:
+                assert_never(outcome)
+
+    def _finished(self, request: ClaimedRequest, outcome: str) -> None:
+        metrics.REQUESTS_FINISHED.labels(outcome).inc()
+        waited = (request.claimed_at - request.received_at).total_seconds()
+        metrics.REQUEST_SECONDS.observe(max(0.0, waited))
+        self._outcome_stored.set()
+
+    def _count_score(self, outcome: Completed) -> None:
+        score = outcome.score
+        metrics.SCORES.labels(score.profile_id).observe(score.total_score)
+        if score.risk:
+            metrics.QUALITY_RISKS.labels(score.profile_id).inc()
+        metrics.JUDGE_TOKENS.labels("input").inc(score.judge.input_tokens)
+        metrics.JUDGE_TOKENS.labels("output").inc(score.judge.output_tokens)
+        if score.judge.cost_usd is not None:
+            metrics.JUDGE_COST.inc(score.judge.cost_usd)
+        elif score.judge.provider is not None:
+            metrics.JUDGE_UNPRICED.inc()
+
+    def _lost(self, request: ClaimedRequest) -> None:
+        metrics.LEASES_LOST.inc()
+        log.warning("lease_lost", attempt=request.attempt)
+
+    async def _keep_leases(self) -> None:
+        """Renews our leases; drops the work whose lease is no longer ours."""
+        while True:
+            await asyncio.sleep(self._settings.lease_s / RENEWALS_PER_LEASE)
+            works = list(self._works.values())
+            if not works:
+                continue
+            try:
+                ours = await self._store.renew(
+                    [work.request for work in works], lease_s=self._settings.lease_s
+                )
+            except NotReachable as error:
+                log.warning("server_not_reachable", loop="leases", error=str(error))
+                continue
+            for work in works:
+                # Finished in the meantime: no lease, but nothing lost either.
+                if work.request.request_id not in ours and not work.task.done():
+                    self._lost(work.request)
+                    work.task.cancel()
+
+    async def _drain(self) -> None:
+        """Waits for what is under way; what takes longer than the grace time is given back."""
+        works = list(self._works.values())
+        if not works:
+            return
+        log.info("draining", requests=len(works), grace_s=self._settings.grace_s)
+        _, late = await asyncio.wait([work.task for work in works], timeout=self._settings.grace_s)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+        for work in works:
+            if work.task in late:
+                await self._give_back(work.request)
+
+    async def _give_back(self, request: ClaimedRequest) -> None:
+        try:
+            await self._store.put_back(request, after_s=0, count_attempt=False)
+        except LeaseLost:
+            return  # it was stored at the last moment
+        except NotReachable as error:
+            log.warning("not_given_back", request_id=str(request.request_id), error=str(error))

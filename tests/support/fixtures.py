@@ -1,0 +1,168 @@
+"""Fixtures for tests on a real broker and a real database.
+
+The servers start once a session, when the first test asks for one. Each test gets topics and a
+database of its own, so that tests run in any order. A test that stops or kills one of the servers
+need not start it again: the next test's fixtures do.
+"""
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+import pytest_asyncio
+from aiokafka.admin import AIOKafkaAdminClient
+
+from consumer.demo.servers import create_topics
+from tests.support.servers import KafkaServer, PostgresServer, kafka_server, postgres_server
+
+_SERVERS = pytest.StashKey[dict[str, str]]()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """Names of the product's topics, unique to one test; all exist, with 4 partitions each."""
+
+    requested: str
+    completed: str
+    quality_risk: str
+    failed: str
+    overridden: str
+    dlq: str
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes room for the names of the servers that this run starts."""
+    config.stash[_SERVERS] = {}
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Says which broker and database the tests ran on; nothing if none was asked for."""
+    for name, server in config.stash[_SERVERS].items():
+        terminalreporter.write_line(f"{name}: {server}")
+
+
+@pytest.fixture(scope="session")
+def servers_dir() -> Iterator[Path]:
+    """A folder for the files of servers, gone after the session.
+
+    Not pytest's own: that one is closed to other users, and PostgreSQL runs as one of them when
+    the tests run as root.
+    """
+    with tempfile.TemporaryDirectory(prefix="score-consumer-tests-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def kafka(servers_dir: Path, pytestconfig: pytest.Config) -> Iterator[KafkaServer]:
+    """The session's broker."""
+    with kafka_server(servers_dir) as server:
+        pytestconfig.stash[_SERVERS]["kafka"] = _label(server)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres(servers_dir: Path, pytestconfig: pytest.Config) -> Iterator[PostgresServer]:
+    """The session's PostgreSQL. For tables of your own take `database`."""
+    with postgres_server(servers_dir) as server:
+        pytestconfig.stash[_SERVERS]["postgres"] = _label(server)
+        yield server
+
+
+@pytest.fixture
+def idempotent_kafka(kafka: KafkaServer) -> KafkaServer:
+    """The session's broker if it takes idempotent producers, else the test is skipped."""
+    if not kafka.idempotent:
+        pytest.skip(f"{kafka.kind} has no idempotent producer ({kafka.why})")
+    return kafka
+
+
+@pytest_asyncio.fixture
+async def topics(kafka: KafkaServer) -> AsyncIterator[Topics]:
+    """Topics of the test's own, deleted afterwards."""
+    test = uuid4().hex[:12]
+    names = Topics(
+        requested=f"{test}.score.requested",
+        completed=f"{test}.score.completed",
+        quality_risk=f"{test}.quality_risk",
+        failed=f"{test}.score.failed",
+        overridden=f"{test}.score.overridden",
+        dlq=f"{test}.score.requested.dlq",
+    )
+    await _revive(kafka)
+    await create_topics(kafka.bootstrap, astuple(names))
+    yield names
+    await _revive(kafka)
+    async with _kafka_admin(kafka) as admin:
+        await admin.delete_topics(list(astuple(names)))
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def migrated_template(postgres: PostgresServer) -> AsyncIterator[str]:
+    """Name of a database with all migrations, made once a session; `database` clones it."""
+    # Not at the top: tests that need no database shall not depend on its code.
+    from consumer.edges.postgres import migrations
+
+    async with _fresh_database(postgres, "template") as name:
+        await migrations.up(_dsn(postgres, name))
+        yield name
+
+
+@pytest_asyncio.fixture
+async def database(postgres: PostgresServer, migrated_template: str) -> AsyncIterator[str]:
+    """URL of an empty, migrated database of the test's own, dropped afterwards."""
+    async with _fresh_database(postgres, "test", f"TEMPLATE {migrated_template}") as name:
+        yield _dsn(postgres, name)
+
+
+@contextlib.asynccontextmanager
+async def _fresh_database(
+    postgres: PostgresServer, prefix: str, options: str = ""
+) -> AsyncIterator[str]:
+    name = f"{prefix}_{uuid4().hex}"
+    await _execute(postgres, f"CREATE DATABASE {name} {options}")
+    try:
+        yield name
+    finally:
+        await _execute(postgres, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def _execute(postgres: PostgresServer, statement: str) -> None:
+    await _revive(postgres)
+    connection = await asyncpg.connect(postgres.dsn)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@contextlib.asynccontextmanager
+async def _kafka_admin(kafka: KafkaServer) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    await admin.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def _revive(server: KafkaServer | PostgresServer) -> None:
+    """Starts a server of ours again if a test left it dead."""
+    if server.process:
+        await asyncio.to_thread(server.process.start)
+
+
+def _dsn(postgres: PostgresServer, database: str) -> str:
+    return urlunsplit(urlsplit(postgres.dsn)._replace(path=f"/{database}"))
+
+
+def _label(server: KafkaServer | PostgresServer) -> str:
+    return f"{server.kind} ({server.why})" if server.why else server.kind
