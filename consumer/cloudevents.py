@@ -11,7 +11,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -23,8 +23,11 @@ from consumer.scoring.profile import describe
 STRUCTURED = "application/cloudevents+json"
 MAX_VALUE_BYTES = 1_048_576
 # Source: W3C Trace Context; a tracestate of up to 512 characters must be carried.
-_TRACEPARENT = re.compile(r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
-_TRACESTATE = re.compile(r"^[\x20-\x7e]{1,512}$")
+_TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+)
+_TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}")
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +44,14 @@ class Record:
 
     @property
     def time(self) -> datetime:
-        """The record's timestamp; the epoch where there is none."""
-        return datetime.fromtimestamp((self.timestamp_ms or 0) / 1000, UTC)
+        """The record's timestamp; the epoch where there is none, or none a calendar has.
+
+        Producers choose it: one that sends microseconds arrives some 50,000 years from now.
+        """
+        try:
+            return _EPOCH + timedelta(milliseconds=self.timestamp_ms or 0)
+        except OverflowError:
+            return _EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +91,7 @@ def read_request(record: Record) -> Request:
     return Request(
         request_id=event.request_id or _derived_id(attributes, record),
         event=event,
-        requested_at=event.requested_at or record.time,
+        requested_at=_utc(event.requested_at) if event.requested_at else record.time,
         trace=_trace({**attributes, **headers}),
     )
 
@@ -127,13 +136,24 @@ def _event(data: bytes) -> ScoreRequested:
         raise Unacceptable(code, message) from error
 
 
+def _utc(time: datetime) -> datetime:
+    """The same moment as it will be stored: in UTC the year 9999 may be over."""
+    try:
+        return time.astimezone(UTC)
+    except OverflowError as error:
+        raise Unacceptable(
+            "schema_invalid", f"requested_at: {time.isoformat()} is no date in UTC"
+        ) from error
+
+
 def _derived_id(attributes: Mapping[str, str], record: Record) -> UUID:
     """The same event gives the same id, however often it is delivered.
 
     The timestamp tells records apart that have the same place in a topic made anew.
     """
     if attributes.get("source") and attributes.get("id"):
-        name = f"event:{attributes['source']} {attributes['id']}"
+        # As JSON: both may hold spaces, and half a surrogate pair, which UTF-8 has no bytes for.
+        name = f"event:{json.dumps([attributes['source'], attributes['id']])}"
     else:
         place = f"{record.topic}:{record.partition}:{record.offset}"
         name = f"record:{place}:{record.timestamp_ms}"
@@ -143,6 +163,9 @@ def _derived_id(attributes: Mapping[str, str], record: Record) -> UUID:
 def _trace(values: Mapping[str, Any]) -> dict[str, str]:
     """The trace context, where it is one: it goes into every event that answers the request."""
     parent, state = values.get("traceparent", ""), values.get("tracestate", "")
-    if not _TRACEPARENT.match(parent):
+    if not _TRACEPARENT.fullmatch(parent):
         return {}
-    return {"traceparent": parent, **({"tracestate": state} if _TRACESTATE.match(state) else {})}
+    return {
+        "traceparent": parent,
+        **({"tracestate": state} if _TRACESTATE.fullmatch(state) else {}),
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -25,8 +25,8 @@ class _Strict(BaseModel):
 class PriceOverride(_Strict):
     """USD per million tokens, for a model that the price list does not know."""
 
-    input_per_million: float = Field(ge=0)
-    output_per_million: float = Field(ge=0)
+    input_per_million: float = Field(ge=0, allow_inf_nan=False)
+    output_per_million: float = Field(ge=0, allow_inf_nan=False)
 
 
 class ProviderConfig(_Strict):
@@ -60,7 +60,7 @@ class JudgeConfig:
     name: str
     provider: ProviderConfig
     model: str
-    api_key: str
+    api_key: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +98,7 @@ def load(folder: Path, environment: Mapping[str, str]) -> Config:
 def load_profiles(folder: Path, problems: list[str]) -> tuple[Profile, ...]:
     """The profiles of a folder, in the order of their ids; problems are added to the list."""
     profiles: dict[str, Profile] = {}
+    found = len(problems)
     for path in sorted(folder.glob("*.y*ml")):
         profile = load_profile(path, problems)
         if profile is None:
@@ -105,7 +106,7 @@ def load_profiles(folder: Path, problems: list[str]) -> tuple[Profile, ...]:
         if profile.id in profiles:
             problems.append(f"{path.name}: id: profile {profile.id!r} exists already")
         profiles[profile.id] = profile
-    if not profiles and not problems:
+    if not profiles and len(problems) == found:
         problems.append(f"{folder}: there is no profile (*.yaml)")
     # By id, not by file name: which profile is chosen must not depend on what files are called.
     return tuple(profiles[name] for name in sorted(profiles))
@@ -154,11 +155,14 @@ def _read(path: Path, problems: list[str]) -> dict[str, Any]:
     except OSError as error:
         problems.append(f"{path}: {error.strerror or error}")
         return {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a 13th month
         problems.append(f"{path.name}: not valid YAML: {' '.join(str(error).split())}")
         return {}
     if not isinstance(raw, dict):
         problems.append(f"{path.name}: must be a mapping of keys to values")
+        return {}
+    if wrong := [key for key in raw if not isinstance(key, str)]:
+        problems.append(f"{path.name}: keys must be text, not {wrong}; write them in quotes")
         return {}
     return raw
 

@@ -152,7 +152,9 @@ class Judge:
     def _delay(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None
         wished = getattr(error, "retry_after", None) or 0.0
-        return max(self.retry_delays_s[state.attempt_number - 1], wished)
+        # tenacity asks after the last try as well, before it stops.
+        scheduled = self.retry_delays_s[state.attempt_number - 1 : state.attempt_number]
+        return max(*scheduled, wished, 0.0)
 
     def _reject(self, completion: Completion, problems: list[str]) -> None:
         metrics.JUDGE_INVALID.labels(self.provider.name).inc()

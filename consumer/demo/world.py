@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from consumer.demo import history_service, judge_stand_in
 from consumer.demo.sample_sessions import SampleSession
@@ -88,7 +88,7 @@ class _Quiet(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def served(app: Starlette) -> AsyncIterator[str]:
+async def served(app: ASGIApp) -> AsyncIterator[str]:
     """The app's URL while it is served on a free port."""
     port = free_port()
     server = _Quiet(

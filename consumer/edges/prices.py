@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from genai_prices import Usage, calc_price
@@ -24,15 +25,10 @@ class PriceList:
         if override := self.overrides.get((provider or "", model)):
             return (input_tokens * override[0] + output_tokens * override[1]) / MILLION
         usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
-        try:
-            price = calc_price(usage, model_ref=model, provider_id=provider)
-        except LookupError:
-            # Providers have names of their own in our configuration; a model's is its maker's.
-            return self._by_model(usage, model)
-        return float(price.total_price)
-
-    def _by_model(self, usage: Usage, model: str) -> float | None:
-        try:
-            return float(calc_price(usage, model_ref=model).total_price)
-        except LookupError:
-            return None
+        # Providers have names of their own in our configuration; a model's is its maker's.
+        for provider_id in (provider, None):
+            with suppress(LookupError):
+                price = calc_price(usage, model_ref=model, provider_id=provider_id).total_price
+                # The list has models without a price for tokens: nothing is known, not "free".
+                return float(price) if price or not (input_tokens or output_tokens) else None
+        return None

@@ -75,7 +75,7 @@ class Total:
 
 def round_half_up(value: float | Fraction) -> int:
     """The nearest integer, .5 upwards."""
-    return math.floor(value + Fraction(1, 2))
+    return math.floor(_exact(value) + Fraction(1, 2))
 
 
 def on_scale(x: float | Fraction, scale: Scale) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from consumer.scoring.rules import SCORERS
 
@@ -40,11 +40,16 @@ class Criterion(_Strict):
     scorer: str
     max_points: int = Field(default=DEFAULT_JUDGE_POINTS, ge=1, le=100)
 
-    @model_validator(mode="after")
-    def _known_scorer(self) -> Self:
-        if self.scorer != JUDGE and self.scorer not in SCORERS:
+    @field_validator("scorer")
+    @classmethod
+    def _known_scorer(cls, scorer: str) -> str:
+        if scorer != JUDGE and scorer not in SCORERS:
             allowed = ", ".join([JUDGE, *sorted(SCORERS)])
-            raise ValueError(f"unknown scorer {self.scorer!r}; allowed: {allowed}")
+            raise ValueError(f"unknown scorer {scorer!r}; allowed: {allowed}")
+        return scorer
+
+    @model_validator(mode="after")
+    def _points_of_the_judge(self) -> Self:
         if self.scorer != JUDGE and "max_points" in self.model_fields_set:
             raise ValueError("max_points is for criteria of the judge only")
         return self
@@ -77,7 +82,7 @@ class Profile(_Strict):
     """A judge profile. `version` is raised whenever its criteria change."""
 
     id: Identifier
-    version: int = Field(ge=1)
+    version: int = Field(ge=1, le=2**31 - 1)
     name: str = ""
     match_labels: tuple[str, ...] = Field(min_length=1)
     method: Method

@@ -31,11 +31,13 @@ KNOWN = (
     "TOOL_REPORT",
 )
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+# What its author must have meant as one: `{{ CRITERIA }}` would reach the judge as it stands.
+_PLACEHOLDER_LIKE = re.compile(r"\{\{([^{}\n]*)\}\}")
 
 
 def template_problems(template: str) -> list[str]:
     """What makes a template unusable: unknown placeholders, or a required one that is missing."""
-    used = set(_PLACEHOLDER.findall(template))
+    used = set(_PLACEHOLDER_LIKE.findall(template))
     allowed = ", ".join("{{" + name + "}}" for name in KNOWN)
     unknown = [
         f"unknown placeholder {{{{{name}}}}}; allowed: {allowed}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from consumer.scoring.session import Session
 
@@ -19,7 +20,8 @@ class NotApplicable:
     reason: str
 
 
-RuleResult = float | NotApplicable
+# Exact where a formula allows it: 1 - 9/10 is 0.09999999999999998 in binary floating point.
+RuleResult = float | Fraction | NotApplicable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,16 +33,16 @@ class RuleScorer:
     params: Mapping[str, float]
 
 
-def _falling(value: float, *, best: float, worst: float) -> float:
+def _falling(value: Fraction, *, best: Fraction, worst: Fraction) -> Fraction:
     """1 up to `best`, 0 from `worst`, linear between."""
-    return min(1.0, max(0.0, (worst - value) / (worst - best)))
+    return min(Fraction(1), max(Fraction(0), (worst - value) / (worst - best)))
 
 
 def response_time(session: Session) -> RuleResult:
     """1 up to 10 000 ms, 0 from 120 000 ms, linear between (of the whole session)."""
     if session.duration_ms is None:
         return NotApplicable("the session has no duration")
-    return _falling(session.duration_ms, best=10_000, worst=120_000)
+    return _falling(Fraction(session.duration_ms), best=Fraction(10_000), worst=Fraction(120_000))
 
 
 def token_efficiency(session: Session) -> RuleResult:
@@ -48,13 +50,14 @@ def token_efficiency(session: Session) -> RuleResult:
     if session.input_tokens is None or session.output_tokens is None:
         return NotApplicable("the session has no token counts")
     if session.input_tokens == 0:
-        return 1.0
-    return _falling(session.output_tokens / session.input_tokens, best=0.5, worst=5.0)
+        return Fraction(1)
+    ratio = Fraction(session.output_tokens, session.input_tokens)
+    return _falling(ratio, best=Fraction(1, 2), worst=Fraction(5))
 
 
 def tool_count(session: Session) -> RuleResult:
     """1 - n/10 for n tool calls, not below 0."""
-    return max(0.0, 1 - len(session.tool_calls) / 10)
+    return max(Fraction(0), 1 - Fraction(len(session.tool_calls), 10))
 
 
 SCORERS: Mapping[str, RuleScorer] = {

@@ -15,9 +15,12 @@ from typing import Any
 
 from consumer.scoring.session import AvailableTool, Session, Stage, Step, ToolCall
 
+# Unicode's Default_Ignorable_Code_Point: zero-width, bidi control, fillers, variation selectors
+# and tags; and the interlinear annotations U+FFF9 to U+FFFB, which hide text as well.
 _INVISIBLE = re.compile(
-    "[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
-    "\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 # JSON leaves these as they are, but many readers break the line at them.
 _LINE_BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}

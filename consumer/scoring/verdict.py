@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -95,6 +95,9 @@ class _Answer(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
+_Points = Annotated[int, Field(ge=0, le=100)]
+
+
 class _EvidenceAnswer(_Answer):
     step: int
     quote: str = Field(max_length=4000)
@@ -131,8 +134,8 @@ class _CriteriaAnswer(_CommonAnswer):
 
 
 class _FreeFormAnswer(_CommonAnswer):
-    total_score: int = Field(ge=0, le=100)
-    score_breakdown: dict[str, int]
+    total_score: _Points
+    score_breakdown: dict[str, _Points]
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +149,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 _TEXT = {"type": "string"}
+_POINTS = {"type": "integer", "minimum": 0, "maximum": 100}
 
 
 def _criterion_schema(criterion: Criterion) -> dict[str, Any]:
@@ -163,8 +167,8 @@ def _scores_schema(profile: Profile) -> dict[str, Any]:
     if profile.judge_criteria:
         return {"criteria": _object({c.id: _criterion_schema(c) for c in profile.judge_criteria})}
     return {
-        "score_breakdown": {"type": "object", "additionalProperties": {"type": "integer"}},
-        "total_score": {"type": "integer", "minimum": 0, "maximum": 100},
+        "score_breakdown": {"type": "object", "additionalProperties": _POINTS},
+        "total_score": _POINTS,
     }
 
 
@@ -231,7 +235,10 @@ def last_object(text: str) -> dict[str, Any]:
         raise VerdictInvalid(["there is no complete JSON object in the answer"])
     if rest := text[end:].strip().strip("`").strip():
         raise VerdictInvalid([f"text follows the JSON object: {rest[:80]!r}"])
-    return dict(storable_json(found))
+    try:
+        return dict(storable_json(found))
+    except RecursionError as error:  # json goes deeper than Python code can
+        raise VerdictInvalid(["the JSON is nested too deeply"]) from error
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -328,8 +335,12 @@ def availability(tool_name: str, session: Session) -> Availability:
     """
     if not session.available_tools:
         return "unknown"
-    wanted = tool_name.rsplit(".", 1)[-1]
-    if wanted not in {tool.name for tool in session.available_tools}:
+    if not any(_names(tool_name, tool.name) for tool in session.available_tools):
         return "does_not_exist"
-    used = {call.tool for call in session.tool_calls}
-    return "exists_used" if wanted in used else "exists_unused"
+    used = any(_names(tool_name, call.tool) for call in session.tool_calls)
+    return "exists_used" if used else "exists_unused"
+
+
+def _names(name: str, tool: str) -> bool:
+    """Whether the name means this tool. A tool's own name may hold dots too."""
+    return name == tool or name.endswith(f".{tool}")

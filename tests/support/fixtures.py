@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
@@ -20,21 +20,12 @@ import pytest_asyncio
 from aiokafka.admin import AIOKafkaAdminClient
 
 from consumer.demo.servers import create_topics
+from tests.support import stage as stages
 from tests.support.servers import KafkaServer, PostgresServer, kafka_server, postgres_server
+from tests.support.stand_ins import stand_ins
+from tests.support.topics import Topics
 
 _SERVERS = pytest.StashKey[dict[str, str]]()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Topics:
-    """Names of the product's topics, unique to one test; all exist, with 4 partitions each."""
-
-    requested: str
-    completed: str
-    quality_risk: str
-    failed: str
-    overridden: str
-    dlq: str
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -166,3 +157,19 @@ def _dsn(postgres: PostgresServer, database: str) -> str:
 
 def _label(server: KafkaServer | PostgresServer) -> str:
     return f"{server.kind} ({server.why})" if server.why else server.kind
+
+
+@pytest_asyncio.fixture
+async def stage(kafka: KafkaServer, topics: Topics, database: str) -> AsyncIterator[stages.Stage]:
+    """The product's whole surroundings, for one test."""
+    with stages.scratch() as folder:
+        async with stand_ins() as services:
+            made = stages.Stage(
+                kafka=kafka,
+                topics=topics,
+                database_url=database,
+                stand_ins=services,
+                folder=folder,
+            )
+            async with stages.following(made):
+                yield made

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import Any, Literal, TypeVar
+from itertools import accumulate
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from consumer.errors import HistoryInvalid
 from consumer.scoring.profile import describe
@@ -31,6 +32,9 @@ MAX_SHOWN_PROBLEMS = 5
 _OBSERVATION = re.compile(r"Observation:\s*([^\s:]+)")
 # What tools say when they fail although their call went through (`success` is then true).
 _ERROR_TEXT = re.compile(r"\s*(error\b|failed to |exception\b|traceback )", re.IGNORECASE)
+_IS_ERROR = re.compile(r'"isError"\s*:\s*true')
+# A count or a time that a bigint and a double can hold; anything else is garbage, not a figure.
+Figure = Annotated[int, Field(ge=0, le=2**53)]
 
 
 class _Shape(BaseModel):
@@ -50,8 +54,8 @@ class _LlmDetails(_Shape):
     model_name: str
     provider: str | None = None
     conversation: _Conversation | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+    input_tokens: Figure | None = None
+    output_tokens: Figure | None = None
     duration_ms: int | None = None
 
 
@@ -115,10 +119,10 @@ class Detail(_Shape):
     runbook_url: str | None = None
     final_analysis: str | None = None
     session_metadata: _Metadata | None = None
-    session_input_tokens: int | None = None
-    session_output_tokens: int | None = None
-    session_total_tokens: int | None = None
-    duration_ms: int | None = None
+    session_input_tokens: Figure | None = None
+    session_output_tokens: Figure | None = None
+    session_total_tokens: Figure | None = None
+    duration_ms: Figure | None = None
     stages: tuple[_Stage, ...]
     session_level_interactions: tuple[_LlmInteraction, ...] = ()
 
@@ -255,7 +259,7 @@ def _failure(details: _McpDetails, result: str) -> Literal["transport", "tool"] 
         return "transport"
     raw = details.tool_result
     told = isinstance(raw, dict) and bool(raw.get("isError") or raw.get("error"))
-    return "tool" if told or _ERROR_TEXT.match(result) or '"isError": true' in result else None
+    return "tool" if told or _ERROR_TEXT.match(result) or _IS_ERROR.search(result) else None
 
 
 def _messages(interactions: Sequence[_LlmInteraction]) -> list[Message]:
@@ -265,12 +269,13 @@ def _messages(interactions: Sequence[_LlmInteraction]) -> list[Message]:
     kept, without the beginning that they share with the thread before.
     """
     ordered = sorted(interactions, key=lambda interaction: interaction.timestamp_us)
-    threads = [i for n, i in enumerate(ordered) if not _told_later(i, ordered[n + 1 :])]
+    threads = _not_told_later(ordered)
     known_at = {i.messages[-1]: i.timestamp_us for i in reversed(ordered) if i.messages}
     messages: list[Message] = []
-    for before, thread in pairwise([None, *threads]):
-        assert thread is not None
-        shared = _shared_beginning(before.messages, thread.messages) if before else 0
+    before: Sequence[_Message] = ()
+    for thread in threads:
+        shared = _shared_beginning(before, thread.messages)
+        before = thread.messages
         at_us = messages[-1].at_us if messages else 0
         for message in thread.messages[shared:]:
             # User messages carry no time of their own: they were there at their predecessor's.
@@ -280,10 +285,22 @@ def _messages(interactions: Sequence[_LlmInteraction]) -> list[Message]:
     return messages
 
 
-def _told_later(interaction: _LlmInteraction, later: Sequence[_LlmInteraction]) -> bool:
-    """Whether a later thread holds all of this one's messages."""
-    own = set(interaction.messages)
-    return any(own <= set(other.messages) for other in later)
+def _not_told_later(ordered: Sequence[_LlmInteraction]) -> list[_LlmInteraction]:
+    """The interactions with a message that no later thread holds, in order.
+
+    A thread is compared with those kept so far that hold its last message: enough, for what a
+    dropped thread holds a kept one holds too, and quick for thousands of interactions.
+    """
+    kept: list[_LlmInteraction] = []
+    holders: dict[_Message, list[frozenset[_Message]]] = {}
+    for interaction in reversed(ordered):
+        own = frozenset(interaction.messages)
+        if not own or any(own <= other for other in holders.get(interaction.messages[-1], ())):
+            continue
+        kept.append(interaction)
+        for message in own:
+            holders.setdefault(message, []).append(own)
+    return kept[::-1]
 
 
 def _shared_beginning(first: Sequence[_Message], second: Sequence[_Message]) -> int:
@@ -303,25 +320,27 @@ def _woven(messages: Sequence[Message], calls: Sequence[ToolCall]) -> list[Step]
     """
     told: list[Step] = list(messages)
     untold: list[ToolCall] = []
+    observations = _observations(messages)
     position = 0
     for call in calls:
-        found = _observation_of(call, told, position)
-        if found is None:
+        places = observations.get(call.name, [])
+        found = bisect_left(places, position)
+        if found == len(places):
             untold.append(call)
         else:
-            told[found] = call
-            position = found + 1
-    for call in untold:
-        place = next((n for n, step in enumerate(told) if step.at_us > call.at_us), len(told))
-        told.insert(place, call)
+            told[places[found]] = call
+            position = places[found] + 1
+    latest = list(accumulate((step.at_us for step in told), max))
+    # The last one first, so that the places of the others stay what they are.
+    for call in sorted(untold, key=lambda call: call.at_us)[::-1]:
+        told.insert(bisect_right(latest, call.at_us), call)
     return told
 
 
-def _observation_of(call: ToolCall, steps: Sequence[Step], start: int) -> int | None:
-    for n in range(start, len(steps)):
-        step = steps[n]
-        if isinstance(step, Message) and step.role == "user":
-            match = _OBSERVATION.match(step.text)
-            if match and match[1] == call.name:
-                return n
-    return None
+def _observations(messages: Sequence[Message]) -> dict[str, list[int]]:
+    """Where the conversation tells what a tool answered, by the tool's name."""
+    places: dict[str, list[int]] = {}
+    for n, message in enumerate(messages):
+        if message.role == "user" and (match := _OBSERVATION.match(message.text)):
+            places.setdefault(match[1], []).append(n)
+    return places

@@ -49,6 +49,10 @@ class Migration:
     def title(self) -> str:
         return f"{self.version:04} {self.name}"
 
+    @property
+    def file(self) -> str:
+        return f"{self.version:04}_{self.name}.up.sql"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
@@ -144,8 +148,8 @@ async def _applied(database: asyncpg.Connection[Any]) -> dict[int, asyncpg.Recor
 
 def _refuse_edited(done: dict[int, asyncpg.Record]) -> None:
     edited = [
-        f"migration {m.title} was edited after it had been applied: put the file back as it was, "
-        "and write the change as a new migration"
+        f"{m.file} was edited after it had been applied: put it back as it was, and write the "
+        "change as a new migration"
         for m in shipped()
         if m.version in done and done[m.version]["checksum"] != m.checksum
     ]

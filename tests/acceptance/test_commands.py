@@ -1,0 +1,199 @@
+"""The commands, as people and scripts use them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from consumer.demo import sample_sessions
+from tests.support.stage import Stage
+
+COMMANDS = ("run", "migrate", "publish", "status", "show", "score", "schemas", "demo")
+SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "sessions"
+UNREACHABLE = "postgresql://someone:hidden-password@127.0.0.1:1/nothing"
+
+
+def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "consumer.cli", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    done = command(name, "--help")
+    assert done.returncode == 0
+    assert "Example" in done.stdout
+    assert f"score-consumer {name}" in done.stdout or "DATABASE_URL" in done.stdout
+
+
+def test_a_wrong_start_names_everything_that_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "profiles").mkdir()
+    (tmp_path / "scoring_config.yaml").write_text(
+        "scoring: {llm_provider: '${NOT_SET}'}\nbad_prompt: 'only {{WRONG}}'\n"
+    )
+    (tmp_path / "llm_providers.yaml").write_text("{}")
+    (tmp_path / "profiles" / "one.yaml").write_text(
+        "{id: one, version: 1, match_labels: [x], method: heuristic, "
+        "criteria: [{id: a, weight: 0, scorer: nonsense}]}"
+    )
+    done = command("run", SCORING_CONFIG_DIR=str(tmp_path))
+    assert done.returncode == 1
+    for part in (
+        "NOT_SET is not set",
+        "unknown placeholder {{WRONG}}",
+        "lacks {{OUTPUT_SCHEMA}}",
+        "one.yaml: criteria.0.weight",
+        "one.yaml: criteria.0",
+        "unknown scorer 'nonsense'; allowed: judge, response_time",
+    ):
+        assert part in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_settings_are_named_together() -> None:
+    done = command("run", WORKER_SLOTS="none", HISTORY_URL="ftp://x", LOG_LEVEL="LOUD")
+    assert done.returncode == 1
+    for name in ("WORKER_SLOTS", "HISTORY_URL", "LOG_LEVEL"):
+        assert name in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("status",), ("migrate",), ("show", "s")])
+def test_an_unreachable_database_is_told_without_its_password(arguments: tuple[str, ...]) -> None:
+    done = command(*arguments, DATABASE_URL=UNREACHABLE)
+    assert done.returncode == 1
+    assert "127.0.0.1:1" in done.stderr
+    assert "hidden-password" not in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_publish_refuses_what_intake_would_refuse() -> None:
+    done = command("publish", "a/b", "fine")
+    assert done.returncode == 1
+    assert "session_id" in done.stderr
+    assert command("publish").returncode == 1
+
+
+def test_unknown_roles_name_the_known() -> None:
+    done = command("run", "--roles", "worker,cook")
+    assert done.returncode == 1
+    assert "intake, worker, relay, api" in done.stderr
+
+
+async def test_publish_from_a_file_and_from_stdin(stage: Stage, tmp_path: Path) -> None:
+    lines = 's-one\n\n{"session_id": "s-two", "priority": 9}\n'
+    requests = tmp_path / "requests.txt"
+    requests.write_text(lines)
+    for result in (
+        await stage.cli("publish", "--file", str(requests), "--json"),
+        await stage.cli("publish", "--file", "-", "--json", stdin=lines),
+    ):
+        assert result.code == 0, result.err
+        assert [r["session_id"] for r in result.json] == ["s-one", "s-two"]
+    broken = await stage.cli("publish", "--file", "-", stdin='ok\n{"session_id": 1}\n{broken\n')
+    assert broken.code == 1
+    assert "line 2: session_id" in broken.err
+    assert "line 3: not JSON" in broken.err
+
+
+async def test_migrate_up_status_down(stage: Stage) -> None:
+    assert "nothing to do" in (await stage.cli("migrate")).out
+    states = (await stage.cli("migrate", "status", "--json")).json
+    assert states[0]["migration"] == "0001 initial"
+    assert states[0]["applied_at"]
+    assert "taken back: 0001 initial" in (await stage.cli("migrate", "down")).out
+    missing = await stage.cli("status")
+    assert missing.code == 1
+    assert "score-consumer migrate" in missing.err
+    assert (await stage.cli("migrate", "--json")).json == {"applied": ["0001 initial"]}
+
+
+async def test_show_of_an_unknown_session_exits_with_1(stage: Stage) -> None:
+    result = await stage.cli("show", "never-asked")
+    assert result.code == 1
+    assert "never requested" in result.err
+
+
+async def test_show_and_status_for_people(stage: Stage) -> None:
+    stage.stand_ins.add("s-good", "good")
+    async with stage.consumer():
+        await stage.answer(await stage.ask("s-good"))
+    shown = (await stage.cli("show", "s-good")).out
+    for part in ("88 good", "logical_flow", "Missing tools", "Alternative approaches", "1. "):
+        assert part in shown
+    assert "completed" in (await stage.cli("status")).out
+
+
+@pytest.fixture
+def session_files(tmp_path: Path) -> list[Path]:
+    """A detail as the History Service answers it, and the combined form."""
+    sample = next(s for s in sample_sessions.load().values() if s.case == "simple")
+    detail, combined = tmp_path / "detail.json", tmp_path / "combined.json"
+    detail.write_text(json.dumps(sample.detail))
+    combined.write_text(json.dumps({"detail": sample.detail, "final": sample.final}))
+    return [detail, combined]
+
+
+def test_score_at_the_desk_needs_no_server(session_files: list[Path]) -> None:
+    files = [str(path) for path in session_files]
+    done = command("score", *files, "--json", DATABASE_URL=UNREACHABLE)
+    assert done.returncode == 0, done.stderr
+    one, other = json.loads(done.stdout)
+    assert one["total_score"] == other["total_score"] == 98
+    assert set(one["score_breakdown"]) == {"response_time", "token_efficiency", "tool_count"}
+    people = command("score", *files)
+    assert "98 near-perfect" in people.stdout
+    assert "█" in people.stdout
+
+
+def test_score_says_what_is_wrong_with_a_file_and_scores_the_others(
+    session_files: list[Path], tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"detail": {"session_id": "x"}}')
+    done = command(
+        "score", str(broken), str(tmp_path / "none.json"), str(session_files[0]), "--json"
+    )
+    assert done.returncode == 1
+    wrong, absent, good = json.loads(done.stdout)
+    assert "status: Field required" in wrong["error"]
+    assert "can't be read" in absent["error"]
+    assert good["total_score"] == 98
+
+
+def test_score_by_a_profile_file_or_a_reason_why_not(
+    session_files: list[Path], tmp_path: Path
+) -> None:
+    profile = tmp_path / "mine.yaml"
+    profile.write_text(
+        "{id: mine, version: 1, match_labels: [x], method: heuristic, "
+        "criteria: [{id: calls, weight: 1, scorer: tool_count}]}"
+    )
+    file = str(session_files[0])
+    done = command("score", file, "--profile", str(profile), "--json")
+    assert json.loads(done.stdout)[0]["score_breakdown"].keys() == {"calls"}
+    judged = command("score", file, "--profile", "alert-investigation")
+    assert judged.returncode == 1
+    assert "needs a judge" in judged.stderr
+    unknown = command("score", file, "--profile", "nothing")
+    assert "alert-investigation, efficiency-simple" in unknown.stderr
+
+
+def test_score_of_real_sessions() -> None:
+    if not SHARED.exists():
+        pytest.skip("the shared sample sessions are not here")
+    done = command("score", *map(str, sorted(SHARED.glob("*.json"))), "--json")
+    assert done.returncode == 0, done.stderr
+    scores = json.loads(done.stdout)
+    assert len(scores) == 16
+    assert all(0 <= score["total_score"] <= 100 for score in scores)
+    assert len({score["total_score"] for score in scores}) > 3, "they differ"

@@ -1,0 +1,152 @@
+"""The criteria hash: the same for the same criteria everywhere, another for any that differ."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from consumer.scoring import criteria as module
+from consumer.scoring.criteria import JudgeSettings, criteria
+from consumer.scoring.profile import Profile, parse_profile
+from tests.unit.builders import judged, profile, raw_profile, ruled, rules_profile
+
+JUDGE = JudgeSettings(provider="openai", model="gpt-4o", prompt="Judge: é\n", temperature=0.0)
+
+# RFC 8785 by hand: keys sorted, no blanks, 1.0 and 40.0 as 1 and 40.
+LEAN = (
+    '{"profile":{"criteria":[{"description":"","id":"tool_count","max_points":25,"name":"",'
+    '"scorer":"tool_count","weight":1}],"id":"lean","judge":{"prompt":"judge_prompt"},'
+    '"match_labels":["*"],"method":"heuristic","name":"","quality_risk_threshold":40,'
+    '"scale":{"max":100,"min":0},"version":1}}'
+)
+LEAN_HASH = "a05ad12a4a60a35a30bec6aa00e32871ddc58782e29a133d90d5d0e1bd2c34ee"
+REVIEW_HASH = "be8cc3cc0794b640e1a084a47e0c277fb7d76e22a03a40ce4ad6bee0cab7ab06"
+
+
+def hash_of(chosen: Profile, judge: JudgeSettings | None = JUDGE) -> str:
+    return criteria(chosen, judge).hash
+
+
+def test_the_hash_is_sha_256_over_canonical_json() -> None:
+    assert hashlib.sha256(LEAN.encode()).hexdigest() == LEAN_HASH
+    assert hash_of(rules_profile(), None) == LEAN_HASH
+
+
+def test_the_hash_with_a_judge_never_moves_by_accident() -> None:
+    # A change here means that every stored score counts as scored by other criteria.
+    assert hash_of(profile()) == REVIEW_HASH
+
+
+def test_the_hash_is_the_same_in_another_process() -> None:
+    code = (
+        "from tests.unit.test_criteria import *\n"
+        "print(hash_of(profile()), hash_of(rules_profile(), None))"
+    )
+    environment = {"PYTHONHASHSEED": "1", "PYTHONPATH": ":".join(sys.path), "LC_ALL": "C"}
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split() == [REVIEW_HASH, LEAN_HASH]
+
+
+def test_the_content_holds_all_that_can_change_a_score() -> None:
+    found = criteria(profile(), JUDGE)
+    assert found.content["profile"] == json.loads(profile().model_dump_json())
+    judge = dict(found.content["judge"])
+    schema = judge.pop("output_schema")
+    assert list(schema["properties"]["criteria"]["properties"]) == ["logical_flow", "consistency"]
+    assert judge == {
+        "provider": "openai",
+        "model": "gpt-4o",
+        "prompt": "Judge: é\n",
+        "temperature": 0.0,
+        "samples": 1,
+        "output_schema_version": 1,
+    }
+    assert criteria(rules_profile(), None).content.keys() == {"profile"}
+    json.dumps(found.content, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"provider": "other"},
+        {"model": "gpt-4o-mini"},
+        {"prompt": "Judge: é"},
+        {"temperature": 0.1},
+        {"samples": 2},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_the_judge_s_settings_are_in_it(change: dict[str, Any]) -> None:
+    assert hash_of(profile(), replace(JUDGE, **change)) != REVIEW_HASH
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "review-2"},
+        {"version": 2},
+        {"match_labels": ["code"]},
+        {"scale": {"min": 0, "max": 99}},
+        {"quality_risk_threshold": 41},
+        {"judge": {"prompt": "other_prompt"}},
+        {"criteria": [judged("logical_flow")]},
+        {"criteria": [judged("consistency", max_points=10), judged("logical_flow")]},
+        {"criteria": [judged("logical_flow", weight=2), judged("consistency", max_points=10)]},
+        {"criteria": [judged("logical_flow"), judged("consistency", max_points=11)]},
+        {
+            "criteria": [
+                judged("logical_flow", description="?"),
+                judged("consistency", max_points=10),
+            ]
+        },
+    ],
+    ids=str,
+)
+def test_all_of_the_profile_is_in_it(change: dict[str, Any]) -> None:
+    assert hash_of(profile(**change)) != REVIEW_HASH
+
+
+def test_another_rule_scorer_is_another_hash() -> None:
+    other = rules_profile(ruled("response_time", id="tool_count"))
+    assert hash_of(other, None) != LEAN_HASH
+
+
+def test_with_and_without_a_judge_differ() -> None:
+    assert hash_of(profile(), None) != REVIEW_HASH
+
+
+def test_the_schema_and_its_version_are_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "SCHEMA_VERSION", 2)
+        assert hash_of(profile()) != REVIEW_HASH
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "output_schema", lambda _profile: {"type": "object"})
+        assert hash_of(profile()) != REVIEW_HASH
+    assert hash_of(profile()) == REVIEW_HASH
+
+
+def test_how_the_file_is_written_does_not_matter() -> None:
+    backwards = _backwards(raw_profile())
+    assert list(backwards) != list(raw_profile())
+    assert hash_of(parse_profile(backwards)) == REVIEW_HASH
+    spelt_out = profile(
+        quality_risk_threshold=40.0,
+        scale={"max": 100, "min": 0},
+        criteria=[
+            judged("logical_flow", weight=1.0, max_points=25, name="", description=""),
+            judged("consistency", max_points=10),
+        ],
+    )
+    assert hash_of(spelt_out) == REVIEW_HASH
+
+
+def _backwards(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _backwards(value[key]) for key in reversed(value)}
+    return [_backwards(item) for item in value] if isinstance(value, list) else value
