@@ -9,6 +9,7 @@ import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from uuid import UUID
 
 import typer
 
@@ -32,7 +33,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables
 
 
 EXIT_PROBLEM = 1
-EXIT_USAGE = 2
+PRUNE_BATCH = 1000
 
 
 class Direction(StrEnum):
@@ -268,6 +269,46 @@ def show(
             terminal.OUT.print(terminal.score_card(score))
     if not found["requests"]:
         _fail(f"session {session!r} was never requested")
+
+
+@app.command()
+def cancel(
+    request: Annotated[UUID, typer.Argument(help="Request id.")],
+    by: Annotated[str, typer.Option(help="Who cancels.")] = "cli",
+    as_json: Json = False,
+) -> None:
+    """Cancel a request that is not finished: it is answered with score.failed, state cancelled.
+
+    Example: `score-consumer cancel 7f1c9a52-...`. Exits with 1 where there is nothing to cancel.
+    """
+
+    async def end(store: Store) -> bool:
+        return await store.cancel(request, by=by)
+
+    cancelled = asyncio.run(_with_store(end))
+    _print({"cancelled": cancelled}, as_json, lines=["cancelled"] if cancelled else [])
+    if not cancelled:
+        _fail(f"request {request} is unknown or finished already")
+
+
+@app.command()
+def prune(
+    older_than: Annotated[int, typer.Option(min=1, help="Days since a request was finished.")],
+    as_json: Json = False,
+) -> None:
+    """Delete old finished requests, in batches. Scores are kept.
+
+    Example: `score-consumer prune --older-than 90`
+    """
+
+    async def delete(store: Store) -> int:
+        total = 0
+        while deleted := await store.prune(older_than_days=older_than, batch=PRUNE_BATCH):
+            total += deleted
+        return total
+
+    deleted = asyncio.run(_with_store(delete))
+    _print({"deleted": deleted}, as_json, lines=[f"{deleted} finished request(s) deleted"])
 
 
 @app.command()

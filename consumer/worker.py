@@ -78,6 +78,7 @@ class Worker:
         self._outcome_stored = outcome_stored
         self._heartbeat = heartbeat
         self._works: dict[UUID, _Work] = {}
+        self._spare_leases_until = 0.0
         metrics.SLOTS.set(settings.slots)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -88,19 +89,28 @@ class Worker:
         try:
             backoff = Backoff("worker", self._heartbeat)
             while not stop.is_set():
-                claimed = wanted = 0
+                full = True
                 async with backoff.bear():
-                    await self._free_expired()
-                    wanted = self._settings.slots - len(self._works)
-                    claimed = await self._claim(wanted)
+                    full = await self._look_for_work()
                 self._heartbeat.tick()
-                if claimed < wanted or not wanted:
+                if not full:
                     await self._wake.wait(POLL_S)
             await self._drain()
         finally:
             renewing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await renewing
+
+    async def _look_for_work(self) -> bool:
+        """Claims for every free slot; answers whether there may be more to claim at once."""
+        try:
+            await self._free_expired()
+            wanted = self._settings.slots - len(self._works)
+            return 0 < wanted == await self._claim(wanted)
+        except NotReachable:
+            # The others could not renew their leases either: they get the time to do it.
+            self._spare_leases_until = monotonic() + self._settings.lease_s
+            raise
 
     async def _claim(self, count: int) -> int:
         if not count:
@@ -115,6 +125,8 @@ class Worker:
         return len(requests)
 
     async def _free_expired(self) -> None:
+        if monotonic() < self._spare_leases_until:
+            return
         for request_id, session_id, lost in await self._store.free_expired():
             metrics.LEASES_FREED.inc()
             log.warning(
@@ -124,12 +136,14 @@ class Worker:
     async def _work(self, request: ClaimedRequest) -> None:
         """One request, to its stored outcome. Raises nothing but cancellation."""
         started = perf_counter()
+        now = _database_clock(request)
         with structlog.contextvars.bound_contextvars(
             request_id=str(request.request_id), session_id=request.session_id
         ):
             try:
-                outcome = await self._outcome(request)
+                outcome = await self._outcome(request, now)
                 await self._insist(lambda: self._store_outcome(request, outcome))
+                self._report(request, outcome, now())
             except LeaseLost:
                 self._lost(request)
             finally:
@@ -138,13 +152,7 @@ class Worker:
                 metrics.SLOTS_BUSY.set(len(self._works))
                 self._wake.set()
 
-    async def _outcome(self, request: ClaimedRequest) -> Outcome:
-        claimed = monotonic()
-
-        def now() -> datetime:
-            """The database's clock, as far as we can tell without asking."""
-            return request.claimed_at + timedelta(seconds=monotonic() - claimed)
-
+    async def _outcome(self, request: ClaimedRequest, now: Callable[[], datetime]) -> Outcome:
         try:
             return await self._pipeline.run(request, now)
         except (LeaseLost, asyncio.CancelledError):
@@ -178,17 +186,10 @@ class Worker:
         match outcome:
             case Completed(score):
                 await self._store.complete(request, score)
-                self._count_score(outcome)
-                log.info("scored", score_id=str(score.score_id), total_score=score.total_score)
-                self._finished(request, "completed")
             case Reused(score):
                 await self._store.reuse(request, score)
-                log.info("reused", score_id=str(score.score_id), total_score=score.total_score)
-                self._finished(request, "reused")
-            case Failed(code, message):
+            case Failed():
                 await self._store.end(request, outcome)
-                log.warning("failed", error_code=code.value, error=message)
-                self._finished(request, code.value)
             case Retry(code, message, after_s, deadline_at):
                 await self._store.put_back(
                     request,
@@ -197,17 +198,32 @@ class Worker:
                     message=message,
                     deadline_at=deadline_at,
                 )
-                metrics.REQUESTS_RETRIED.labels(code.value).inc()
-                log.info("retry_later", error_code=code.value, error=message, after_s=after_s)
             case Release(after_s):
                 await self._store.put_back(request, after_s=after_s, count_attempt=False)
             case _:
                 assert_never(outcome)
 
-    def _finished(self, request: ClaimedRequest, outcome: str) -> None:
-        metrics.REQUESTS_FINISHED.labels(outcome).inc()
-        waited = (request.claimed_at - request.received_at).total_seconds()
-        metrics.REQUEST_SECONDS.observe(max(0.0, waited))
+    def _report(self, request: ClaimedRequest, outcome: Outcome, at: datetime) -> None:
+        """Log line and figures of a stored outcome; the relay is woken where there is an event."""
+        match outcome:
+            case Completed(score) | Reused(score):
+                name = "completed" if isinstance(outcome, Completed) else "reused"
+                log.info(name, score_id=str(score.score_id), total_score=score.total_score)
+            case Failed(code, message):
+                name = code.value
+                log.warning("failed", error_code=name, error=message, attempt=request.attempt)
+            case Retry(code, message, after_s):
+                metrics.REQUESTS_RETRIED.labels(code.value).inc()
+                log.info("retry_later", error_code=code.value, error=message, after_s=after_s)
+                return
+            case Release():
+                return
+            case _:
+                assert_never(outcome)
+        if isinstance(outcome, Completed):
+            self._count_score(outcome)
+        metrics.REQUESTS_FINISHED.labels(name).inc()
+        metrics.REQUEST_SECONDS.observe((at - request.received_at).total_seconds())
         self._outcome_stored.set()
 
     def _count_score(self, outcome: Completed) -> None:
@@ -267,3 +283,9 @@ class Worker:
             return  # it was stored at the last moment
         except NotReachable as error:
             log.warning("not_given_back", request_id=str(request.request_id), error=str(error))
+
+
+def _database_clock(request: ClaimedRequest) -> Callable[[], datetime]:
+    """The database's time, as far as it can be told without asking again."""
+    claimed = monotonic()
+    return lambda: request.claimed_at + timedelta(seconds=monotonic() - claimed)

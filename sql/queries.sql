@@ -168,6 +168,14 @@ SELECT approaches.id, step.ordinality, step.text
 FROM approaches JOIN given ON given.position = approaches.position,
     jsonb_array_elements_text(given.steps) WITH ORDINALITY AS step (text, ordinality);
 
+-- name: lock_unfinished
+-- Holds a request that is not finished yet, whoever works on it.
+SELECT request_id, session_id, triggered_by, attempt, traceparent, tracestate, coalesced_into,
+    now() AS now
+FROM score_requests
+WHERE request_id = $1 AND state IN ('pending', 'in_progress')
+FOR UPDATE;
+
 -- name: complete_requests
 -- These requests are answered by this score.
 UPDATE score_requests
@@ -229,6 +237,15 @@ SELECT content = $3 FROM (
     UNION ALL
     SELECT content FROM judge_profiles WHERE profile_id = $1 AND version = $2
 ) AS kept LIMIT 1;
+
+-- name: prune_requests
+-- Deletes up to $2 requests that were finished before $1 days ago; scores are kept.
+DELETE FROM score_requests WHERE request_id IN (
+    SELECT request_id FROM score_requests
+    WHERE finished_at < now() - make_interval(days => $1)
+    ORDER BY finished_at LIMIT $2
+    FOR UPDATE SKIP LOCKED
+);
 
 -- name: status_counts
 -- Requests by state.

@@ -108,9 +108,14 @@ async def served(app: ASGIApp) -> AsyncIterator[str]:
         await task
 
 
+def chosen_provider() -> str:
+    """The user's own provider; empty where none is set."""
+    return os.environ.get("SCORING_LLM_PROVIDER") or os.environ.get("DEFAULT_LLM_PROVIDER") or ""
+
+
 def judge_environment(stand_in_url: str) -> dict[str, str]:
     """The user's own provider where one is set, else the stand-in, plainly named."""
-    if os.environ.get("SCORING_LLM_PROVIDER") or os.environ.get("DEFAULT_LLM_PROVIDER"):
+    if chosen_provider():
         return {}
     return {
         "SCORING_LLM_PROVIDER": "openai-compatible",
@@ -139,7 +144,7 @@ async def world(
             served(judge_stand_in.app(sessions, delay_seconds=JUDGE_SECONDS))
         )
         own_judge = judge_environment(judge_url)
-        judge = own_judge.get("SCORING_LLM_MODEL") or os.environ.get("SCORING_LLM_PROVIDER", "")
+        judge = judge_stand_in.LABEL if own_judge else chosen_provider()
         say(f"History Service on {history_url}, judge: {judge}")
         environment = {
             "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap,

@@ -150,7 +150,8 @@ CREATE UNIQUE INDEX one_scoring_at_a_time ON score_requests (session_id, scoring
 CREATE INDEX score_requests_claim ON score_requests (priority DESC, next_attempt_at)
     WHERE state = 'pending' AND coalesced_into IS NULL;
 CREATE INDEX score_requests_leases ON score_requests (lease_expires_at) WHERE state = 'in_progress';
-CREATE INDEX score_requests_waiters ON score_requests (coalesced_into) WHERE state = 'pending';
+CREATE INDEX score_requests_waiters ON score_requests (coalesced_into)
+    WHERE coalesced_into IS NOT NULL;
 CREATE INDEX score_requests_pending_age ON score_requests (received_at) WHERE state = 'pending';
 CREATE INDEX score_requests_by_session ON score_requests (session_id, received_at DESC);
 CREATE INDEX score_requests_by_score ON score_requests (score_id) WHERE score_id IS NOT NULL;

@@ -311,10 +311,10 @@ async def test_probes_and_metrics_tell_what_happened(stage: Stage) -> None:
         'scoring_history_call_seconds_count{result="ok"} 1.0',
     ):
         assert sample in figures
-    (scored,) = [line for line in logged if line["event"] == "scored"]
+    (scored,) = [line for line in logged if line["event"] == "completed"]
     assert scored["session_id"] == "s-good"
-    assert UUID(scored["request_id"])
-    assert UUID(scored["score_id"])
+    assert str(UUID(scored["request_id"])) == scored["request_id"]
+    assert str(UUID(scored["score_id"])) == scored["score_id"]
     (asked,) = [line for line in logged if line["event"] == "judge_request"]
     assert len(asked["prompt"]) == 1000
 

@@ -1,5 +1,6 @@
 """The commands, as people and scripts use them."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -11,7 +12,18 @@ import pytest
 from consumer.demo import sample_sessions
 from tests.support.stage import Stage
 
-COMMANDS = ("run", "migrate", "publish", "status", "show", "score", "schemas", "demo")
+COMMANDS = (
+    "run",
+    "migrate",
+    "publish",
+    "status",
+    "show",
+    "cancel",
+    "prune",
+    "score",
+    "schemas",
+    "demo",
+)
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "sessions"
 UNREACHABLE = "postgresql://someone:hidden-password@127.0.0.1:1/nothing"
 
@@ -131,6 +143,47 @@ async def test_show_and_status_for_people(stage: Stage) -> None:
     for part in ("88 good", "logical_flow", "Missing tools", "Alternative approaches", "1. "):
         assert part in shown
     assert "completed" in (await stage.cli("status")).out
+
+
+async def test_a_cancelled_request_is_answered_and_those_that_waited_go_on(stage: Stage) -> None:
+    stage.stand_ins.add("s-good", "good")
+    stage.stand_ins.judge_delay_s = 2
+    async with stage.consumer():
+        first = await stage.ask("s-good")
+        async with asyncio.timeout(20):
+            while not stage.stand_ins.judge_calls["s-good"]:
+                await asyncio.sleep(0.02)
+        second = await stage.ask("s-good")
+        async with asyncio.timeout(20):
+            while len(await stage.rows("SELECT FROM score_requests")) < 2:
+                await asyncio.sleep(0.05)
+        done = await stage.cli("cancel", str(first), "--by", "bob")
+        assert done.code == 0, done.err
+        cancelled, scored = await stage.answer(first), await stage.answer(second)
+    assert (cancelled.data["state"], cancelled.data["error_code"]) == ("cancelled", "cancelled")
+    assert cancelled.data["message"] == "cancelled by bob"
+    assert scored.data["reused"] is False
+    again = await stage.cli("cancel", str(first))
+    assert again.code == 1
+    assert "finished already" in again.err
+    assert len(await stage.rows("SELECT FROM session_scores")) == 1
+
+
+async def test_prune_deletes_old_requests_and_keeps_scores(stage: Stage) -> None:
+    stage.stand_ins.add("s-simple", "simple")
+    async with stage.consumer():
+        old = await stage.ask("s-simple")
+        await stage.answer(old)
+        recent = await stage.ask("s-simple")
+        await stage.answer(recent)
+    await stage.rows(
+        "UPDATE score_requests SET finished_at = now() - interval '31 days' WHERE request_id = $1",
+        old,
+    )
+    assert (await stage.cli("prune", "--older-than", "30", "--json")).json == {"deleted": 1}
+    left = await stage.rows("SELECT request_id FROM score_requests")
+    assert [row["request_id"] for row in left] == [recent]
+    assert len(await stage.rows("SELECT FROM session_scores")) == 1
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """`score-consumer demo` as a newcomer runs it."""
 
+import asyncio
 import os
 import re
 import signal
@@ -11,7 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import psutil
+
+from consumer.demo import judge_stand_in
+from consumer.demo.world import served
 
 DEMO = [sys.executable, "-m", "consumer.cli", "demo"]
 PROCESS = re.compile(r"score-consumer run, process (\d+)")
@@ -86,6 +91,30 @@ def test_killing_the_consumer_in_the_middle_changes_no_answer() -> None:
         assert "starting it again" in rest
         assert "10 requests, 10 answers" in rest
         assert list(temp.iterdir()) == []
+
+
+async def test_a_provider_of_the_users_own_is_used() -> None:
+    async with served(judge_stand_in.app({})) as judge:
+        with temp_folder() as temp:
+            own = {
+                "SCORING_LLM_PROVIDER": "openai-compatible",
+                "LLM_BASE_URL": f"{judge}/v1",
+                "LLM_API_KEY": "sk-own",
+                "LLM_MODEL": "my-model",
+            }
+            process = await asyncio.create_subprocess_exec(
+                *DEMO,
+                "--once",
+                env={**os.environ, **own, "TMPDIR": str(temp)},
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            out, _ = await process.communicate()
+        async with httpx.AsyncClient(base_url=judge) as http:
+            calls = (await http.get("/calls")).json()["count"]
+    assert process.returncode == 0, out.decode()
+    assert calls == 7, "each session that needs a judge was sent to the user's own"
+    assert "judge: openai-compatible" in out.decode()
 
 
 def test_ctrl_c_leaves_neither_process_nor_folder() -> None:

@@ -325,7 +325,8 @@ def _woven(messages: Sequence[Message], calls: Sequence[ToolCall]) -> list[Step]
     for call in calls:
         places = observations.get(call.name, [])
         found = bisect_left(places, position)
-        if found == len(places):
+        # An observation from after the call is that of a later one.
+        if found == len(places) or messages[places[found]].at_us > call.at_us:
             untold.append(call)
         else:
             told[places[found]] = call

@@ -17,8 +17,8 @@ from consumer import outgoing
 from consumer.edges.postgres import rows
 from consumer.edges.postgres.connect import translated
 from consumer.errors import AlreadyBeingScored, LeaseLost, NotReachable
-from consumer.events import failed_state
-from consumer.outgoing import Addresses, OutboxRow
+from consumer.events import ErrorCode, failed_state
+from consumer.outgoing import Addresses, Asked, OutboxRow
 from consumer.pipeline import Failed
 from consumer.ports import ClaimedRequest
 from consumer.resources import resource
@@ -254,17 +254,42 @@ class Store:
         async with self._transaction() as connection:
             at, waiters = await self._hold(connection, request)
             answered = [rows.asked(request), *(rows.waiting(row) for row in waiters)]
-            await connection.execute(
-                self._sql["end_requests"],
-                [asked.request_id for asked in answered],
-                failed_state(outcome.code).value,
-                outcome.code.value,
-                outcome.message,
-            )
-            await self._insert_outbox(
-                connection,
-                [outgoing.failed(self._addresses, asked, outcome, at) for asked in answered],
-            )
+            await self._end(connection, answered, outcome, at)
+
+    async def _end(
+        self,
+        connection: asyncpg.Connection[Any],
+        answered: Sequence[Asked],
+        outcome: Failed,
+        at: datetime,
+    ) -> None:
+        await connection.execute(
+            self._sql["end_requests"],
+            [asked.request_id for asked in answered],
+            failed_state(outcome.code).value,
+            outcome.code.value,
+            outcome.message,
+        )
+        events = [outgoing.failed(self._addresses, asked, outcome, at) for asked in answered]
+        await self._insert_outbox(connection, events)
+
+    async def cancel(self, request_id: UUID, *, by: str) -> bool:
+        """Ends a request that is not finished; False where there is none of this id.
+
+        Whoever works on it loses the lease. Those that waited for it go on without it.
+        """
+        outcome = Failed(ErrorCode.CANCELLED, f"cancelled by {by}")
+        async with self._transaction() as connection:
+            row = await connection.fetchrow(self._sql["lock_unfinished"], request_id)
+            if row is None:
+                return False
+            waiters = await connection.fetch(self._sql["waiters"], request_id)
+            await self._end(connection, [rows.waiting(row)], outcome, row["now"])
+            if waiters:
+                await connection.execute(
+                    self._sql["promote_waiter"], [waiter["request_id"] for waiter in waiters]
+                )
+        return True
 
     async def _hold(
         self, connection: asyncpg.Connection[Any], request: ClaimedRequest
@@ -351,6 +376,12 @@ class Store:
         """How much waits and for how long."""
         (row,) = await self._fetch("backlog", limit)
         return Backlog(**dict(row))
+
+    async def prune(self, *, older_than_days: int, batch: int) -> int:
+        """Deletes one batch of old finished requests; answers how many. Scores are kept."""
+        async with self._connection() as connection:
+            done = await connection.execute(self._sql["prune_requests"], older_than_days, batch)
+        return int(done.split()[-1])
 
     # ── looking ─────────────────────────────────────────────────────────────
 

@@ -1,0 +1,379 @@
+"""The configuration files: what they say, and that everything wrong is told at once."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from consumer.config import Config, JudgeConfig, PriceOverride, load, load_profile
+from consumer.errors import ConfigError
+from consumer.resources import resource
+from tests.unit.builders import TEMPLATE, judged, raw_profile, ruled
+
+PROVIDER = {"type": "openai", "base_url": "https://llm.example/v1", "model": "small"}
+FILES = ("scoring_config.yaml", "llm_providers.yaml")
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a folder that loads; each argument replaces or adds a file (None: leaves it out)."""
+
+    def write_files(files: Mapping[str, Any] | None = None) -> Path:
+        folder = tmp_path / "config"
+        contents = {
+            "scoring_config.yaml": {"judge_prompt": TEMPLATE},
+            "llm_providers.yaml": {"main": PROVIDER},
+            "profiles/review.yaml": raw_profile(),
+            **(files or {}),
+        }
+        for name, content in contents.items():
+            if content is None:
+                continue
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            text = content if isinstance(content, str) else yaml.safe_dump(content)
+            path.write_bytes(text.encode("utf-8", "surrogateescape"))
+        return folder
+
+    return write_files
+
+
+def scoring(**changes: Any) -> dict[str, Any]:
+    return {"judge_prompt": TEMPLATE, **changes}
+
+
+def problems(folder: Path, environment: Mapping[str, str] | None = None) -> list[str]:
+    with pytest.raises(ConfigError) as error:
+        load(folder, environment or {})
+    assert str(error.value) == "\n".join(f"- {problem}" for problem in error.value.problems)
+    return error.value.problems
+
+
+def chosen(config: Config) -> JudgeConfig:
+    assert config.judge is not None
+    return config.judge
+
+
+# --- What ships --------------------------------------------------------------------------------
+
+
+def test_the_shipped_files_load_without_any_variable() -> None:
+    config = load(resource("config"), {})
+    assert (config.enabled, config.judge, dict(config.labels)) == (True, None, {})
+    assert {"alert-investigation", "efficiency-simple"} <= {p.id for p in config.profiles}
+    assert "judge_prompt" in config.prompts
+
+
+def test_the_shipped_files_take_their_variables() -> None:
+    environment = {"DEFAULT_LLM_PROVIDER": "openai", "OPENAI_API_KEY": "k", "SCORING_ENABLED": "no"}
+    config = load(resource("config"), environment)
+    assert config.enabled is False
+    judge = chosen(config)
+    assert (judge.name, judge.model, judge.api_key) == ("openai", "gpt-4o", "k")
+    assert judge.provider.base_url == "https://api.openai.com/v1"
+    environment |= {
+        "SCORING_LLM_PROVIDER": "openai-compatible",
+        "SCORING_LLM_MODEL": "mine",
+        "LLM_API_KEY": "other",
+        "LLM_BASE_URL": "http://llm.example/v1",
+    }
+    judge = chosen(load(resource("config"), environment))
+    assert (judge.name, judge.model, judge.api_key) == ("openai-compatible", "mine", "other")
+    assert judge.provider.base_url == "http://llm.example/v1"
+
+
+# --- The judge ---------------------------------------------------------------------------------
+
+
+def test_without_a_provider_there_is_no_judge(write: Write) -> None:
+    config = load(write(), {})
+    assert config.judge is None
+    assert config.enabled is True
+
+
+def test_the_chosen_provider(write: Write) -> None:
+    provider = PROVIDER | {
+        "api_key_env": "MAIN_KEY",
+        "price": {"input_per_million": 1, "output_per_million": 2.5},
+    }
+    files = {
+        "scoring_config.yaml": scoring(scoring={"llm_provider": "main"}),
+        "llm_providers.yaml": {"main": provider},
+    }
+    judge = chosen(load(write(files), {"MAIN_KEY": "secret"}))
+    assert (judge.name, judge.model, judge.api_key) == ("main", "small", "secret")
+    assert judge.provider.price == PriceOverride(input_per_million=1, output_per_million=2.5)
+    assert (judge.provider.context_window, judge.provider.max_output_tokens) == (128_000, 8192)
+
+
+def test_a_model_of_the_scoring_file_comes_before_the_provider_s(write: Write) -> None:
+    files = {
+        "scoring_config.yaml": scoring(scoring={"llm_provider": "main", "llm_model": "${BIG}"})
+    }
+    assert chosen(load(write(files), {"BIG": "big"})).model == "big"
+    assert chosen(load(write(files), {"BIG": ""})).model == "small"
+
+
+def test_a_provider_without_a_key(write: Write) -> None:
+    files = {"scoring_config.yaml": scoring(scoring={"llm_provider": "main"})}
+    assert chosen(load(write(files), {})).api_key == ""
+
+
+@pytest.mark.parametrize("environment", [{}, {"MAIN_KEY": ""}])
+def test_a_missing_key_is_told_by_its_variable(write: Write, environment: dict[str, str]) -> None:
+    files = {
+        "scoring_config.yaml": scoring(scoring={"llm_provider": "main"}),
+        "llm_providers.yaml": {"main": PROVIDER | {"api_key_env": "MAIN_KEY"}},
+    }
+    expected = ["llm_providers.yaml: main: api_key_env: MAIN_KEY is not set"]
+    assert problems(write(files), environment) == expected
+
+
+def test_the_key_is_not_shown(write: Write) -> None:
+    files = {
+        "scoring_config.yaml": scoring(scoring={"llm_provider": "main"}),
+        "llm_providers.yaml": {"main": PROVIDER | {"api_key_env": "MAIN_KEY"}},
+    }
+    config = load(write(files), {"MAIN_KEY": "sk-secret"})
+    assert chosen(config).api_key == "sk-secret"
+    assert "sk-secret" not in f"{config!r} {config}"
+
+
+def test_an_unknown_provider_names_the_known(write: Write) -> None:
+    files = {
+        "scoring_config.yaml": scoring(scoring={"llm_provider": "mian"}),
+        "llm_providers.yaml": {"main": PROVIDER, "other": PROVIDER},
+    }
+    assert problems(write(files)) == [
+        "SCORING_LLM_PROVIDER: 'mian' is not in llm_providers.yaml; there are: main, other"
+    ]
+
+
+def test_what_other_providers_lack_does_not_matter(write: Write) -> None:
+    other = PROVIDER | {"base_url": "${NOT_SET}", "api_key_env": "NOT_SET", "type": "unknown"}
+    files = {
+        "scoring_config.yaml": scoring(scoring={"llm_provider": "main"}),
+        "llm_providers.yaml": {"other": other, "main": PROVIDER},
+    }
+    assert chosen(load(write(files), {})).name == "main"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"type": "bard"}, "type: Input should be 'openai'"),
+        ({"base_url": "llm.example"}, "base_url: String should match pattern '^https?://'"),
+        ({"model": ""}, "model: String should have at least 1 character"),
+        ({"context_window": 10}, "context_window: Input should be greater than or equal to 1024"),
+        ({"api_key": "sk-1"}, "api_key: Extra inputs are not permitted"),
+        (
+            {"price": {"input_per_million": float("nan"), "output_per_million": 1}},
+            "price.input_per_million: Input should be ",
+        ),
+        (
+            {"price": {"input_per_million": 1, "output_per_million": float("inf")}},
+            "price.output_per_million: Input should be a finite number",
+        ),
+    ],
+)
+def test_a_wrong_provider_is_refused(write: Write, change: dict[str, Any], told: str) -> None:
+    files = {
+        "scoring_config.yaml": scoring(scoring={"llm_provider": "main"}),
+        "llm_providers.yaml": {"main": PROVIDER | change},
+    }
+    (problem,) = problems(write(files))
+    assert problem.startswith(f"llm_providers.yaml: main: {told}")
+
+
+def test_a_provider_must_be_a_mapping(write: Write) -> None:
+    files = {
+        "scoring_config.yaml": scoring(scoring={"llm_provider": "main"}),
+        "llm_providers.yaml": {"main": "https://llm.example"},
+    }
+    (problem,) = problems(write(files))
+    assert problem.startswith("llm_providers.yaml: main: Input should be a valid dictionary")
+
+
+# --- Prompts and labels ------------------------------------------------------------------------
+
+
+def test_prompts_are_not_substituted(write: Write) -> None:
+    prompt = TEMPLATE + " ${NOT_SET} $$ ${"
+    config = load(write({"scoring_config.yaml": scoring(judge_prompt=prompt)}), {})
+    assert config.prompts == {"judge_prompt": prompt}
+
+
+def test_every_key_that_ends_in_prompt_is_one(write: Write) -> None:
+    files = {
+        "scoring_config.yaml": scoring(short_prompt=TEMPLATE),
+        "profiles/review.yaml": raw_profile(judge={"prompt": "short_prompt"}),
+    }
+    assert list(load(write(files), {}).prompts) == ["judge_prompt", "short_prompt"]
+
+
+def test_unusable_prompts_are_told_by_name(write: Write) -> None:
+    files = {
+        "scoring_config.yaml": scoring(
+            judge_prompt="{{OUTPUT_SCHEMA}} {{SESSION}}", other_prompt=["a list"]
+        )
+    }
+    first, second, third = problems(write(files))
+    assert first.startswith("scoring_config.yaml: judge_prompt: unknown placeholder {{SESSION}}; ")
+    assert second == "scoring_config.yaml: judge_prompt: lacks {{SESSION_CONVERSATION}}"
+    assert third == "scoring_config.yaml: other_prompt: must be a text"
+
+
+def test_a_profile_s_prompt_must_exist(write: Write) -> None:
+    files = {"profiles/review.yaml": raw_profile(judge={"prompt": "long_prompt"})}
+    assert problems(write(files)) == [
+        "profile review: judge.prompt: there is no 'long_prompt' in scoring_config.yaml; "
+        "there are: judge_prompt"
+    ]
+    assert problems(write({"scoring_config.yaml": {"labels": {}}})) == [
+        "profile review: judge.prompt: there is no 'judge_prompt' in scoring_config.yaml; "
+        "there are: none"
+    ]
+
+
+def test_a_profile_of_rules_needs_no_prompt(write: Write) -> None:
+    rules = raw_profile(method="heuristic", criteria=[ruled()])
+    files = {"scoring_config.yaml": {"labels": {}}, "profiles/review.yaml": rules}
+    assert load(write(files), {}).prompts == {}
+
+
+def test_labels_by_alert_type(write: Write) -> None:
+    files = {"scoring_config.yaml": scoring(labels={"BuildFailed": "${LABEL:-code}"})}
+    assert load(write(files), {}).labels == {"BuildFailed": "code"}
+    assert load(write(files), {"LABEL": "ci"}).labels == {"BuildFailed": "ci"}
+
+
+# --- Profiles ----------------------------------------------------------------------------------
+
+
+def test_the_order_of_profiles_is_that_of_their_ids(write: Write) -> None:
+    files = {
+        "profiles/review.yaml": raw_profile(id="c"),
+        "profiles/a.yaml": raw_profile(id="b"),
+        "profiles/z.yml": raw_profile(id="a"),
+        "profiles/notes.txt": "not a profile",
+    }
+    assert [p.id for p in load(write(files), {}).profiles] == ["a", "b", "c"]
+
+
+def test_two_profiles_of_one_id_are_refused(write: Write) -> None:
+    files = {"profiles/same.yaml": raw_profile(), "profiles/other.yaml": raw_profile(id="other")}
+    assert problems(write(files)) == ["same.yaml: id: profile 'review' exists already"]
+
+
+def test_a_folder_without_profiles_is_told(write: Write) -> None:
+    folder = write({"profiles/review.yaml": None})
+    expected = f"{folder / 'profiles'}: there is no profile (*.yaml)"
+    assert problems(folder) == [expected]
+    # Whatever else is wrong.
+    assert expected in problems(write({"scoring_config.yaml": "[", "profiles/review.yaml": None}))
+
+
+def test_variables_are_not_replaced_in_profiles(write: Write) -> None:
+    files = {"profiles/review.yaml": raw_profile(name="${NOT_SET}")}
+    assert load(write(files), {}).profiles[0].name == "${NOT_SET}"
+
+
+def test_a_profile_from_a_file_of_its_own(write: Write) -> None:
+    told: list[str] = ["earlier"]
+    loaded = load_profile(write() / "profiles" / "review.yaml", told)
+    assert loaded is not None
+    assert (loaded.id, told) == ("review", ["earlier"])
+    assert load_profile(write() / "nobody.yaml", told) is None
+    assert len(told) == 2
+
+
+# --- What is wrong is told ---------------------------------------------------------------------
+
+
+def test_everything_wrong_in_all_files_is_told_at_once(write: Write) -> None:
+    files = {
+        "scoring_config.yaml": scoring(
+            judge_prompt="{{OUTPUT_SCHEMA}}",
+            scoring={"enabled": "perhaps", "llm_provider": "main"},
+            labels={"A": 1},
+        ),
+        "profiles/a.yaml": raw_profile(id="a", version=0, criteria=[judged(weight=0)]),
+        "profiles/b.yaml": "[not, a, mapping]",
+        "profiles/c.yaml": "id: [",
+    }
+    found = problems(write(files))
+    assert [problem.split(": ")[:2] for problem in found] == [
+        ["scoring_config.yaml", "scoring.enabled"],
+        ["scoring_config.yaml", "labels.A"],
+        ["scoring_config.yaml", "judge_prompt"],
+        ["a.yaml", "version"],
+        ["a.yaml", "criteria.0.weight"],
+        ["b.yaml", "must be a mapping of keys to values"],
+        ["c.yaml", "not valid YAML"],
+    ]
+
+
+def test_every_missing_variable_is_told(write: Write) -> None:
+    files = {
+        "scoring_config.yaml": scoring(
+            scoring={"llm_provider": "${ONE}", "llm_model": "${TWO} ${"}, labels={"A": "${ONE}"}
+        )
+    }
+    one, two, malformed = problems(write(files))
+    assert one == "scoring_config.yaml: environment variable ONE is not set"
+    assert two == "scoring_config.yaml: environment variable TWO is not set"
+    assert malformed.startswith("scoring_config.yaml: ")
+    assert "${TWO} ${" in malformed
+
+
+def test_the_provider_s_missing_variables_come_with_its_name(write: Write) -> None:
+    files = {
+        "scoring_config.yaml": scoring(scoring={"llm_provider": "main"}),
+        "llm_providers.yaml": {"main": PROVIDER | {"base_url": "${ONE}", "model": "${TWO}"}},
+        "profiles/review.yaml": raw_profile(version=0),
+    }
+    version, one, two = problems(write(files))
+    assert version.startswith("review.yaml: version: ")
+    assert one == "llm_providers.yaml: main: environment variable ONE is not set"
+    assert two == "llm_providers.yaml: main: environment variable TWO is not set"
+
+
+def test_missing_files_are_told(write: Write) -> None:
+    folder = write({"scoring_config.yaml": None, "llm_providers.yaml": None})
+    told = problems(folder)
+    missing = [f"{folder / name}: No such file or directory" for name in FILES]
+    assert [problem for problem in told if "No such file" in problem] == missing
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: [", "not valid YAML: "),
+        ("a: b: c", "not valid YAML: "),
+        ("a: \udcff", "not valid YAML: "),
+        ("a: 2024-13-45", "not valid YAML: "),
+        ("a: !!python/object:os.system {}", "not valid YAML: "),
+        ("", "must be a mapping of keys to values"),
+        ("- a", "must be a mapping of keys to values"),
+        ("text", "must be a mapping of keys to values"),
+        ("1: a", "keys must be text, not [1]; write them in quotes"),
+        ("on: a", "keys must be text, not [True]; write them in quotes"),
+    ],
+)
+@pytest.mark.parametrize("name", [*FILES, "profiles/review.yaml"])
+def test_what_is_no_mapping_in_yaml_is_told_by_file(
+    write: Write, name: str, text: str, told: str
+) -> None:
+    found = [p for p in problems(write({name: text})) if p.startswith(Path(name).name)]
+    (problem,) = found
+    assert problem.startswith(f"{Path(name).name}: {told}")
+    assert "\n" not in problem
+
+
+@pytest.mark.parametrize("key", ["scorign", "label", "prompt"])
+def test_a_misspelt_key_is_refused(write: Write, key: str) -> None:
+    (problem,) = problems(write({"scoring_config.yaml": scoring(**{key: {}})}))
+    assert problem.startswith(f"scoring_config.yaml: {key}: Extra inputs are not permitted")
