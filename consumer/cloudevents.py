@@ -128,7 +128,7 @@ def _refuse_other_types(attributes: Mapping[str, str]) -> None:
 
 def _event(data: bytes) -> ScoreRequested:
     try:
-        return ScoreRequested.model_validate_json(data)
+        return ScoreRequested.model_validate_json(data, strict=True)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
         code = "bad_json" if problems[0]["type"] == "json_invalid" else "schema_invalid"

@@ -280,7 +280,7 @@ class Intake:
         metrics.REQUESTS_RECEIVED.labels("duplicate").inc(requests - new)
         metrics.REQUESTS_RECEIVED.labels("rejected").inc(len(letters))
         for letter in letters:
-            metrics.DLQ_RECORDS.labels(dict(letter.headers)["dlq_error_code"]).inc()
+            metrics.DLQ_RECORDS.labels(_reason(letter)).inc()
 
     async def _commit(self, records: Sequence[Record]) -> None:
         """Commits these records' places. A failure costs a second delivery, no more."""
@@ -317,6 +317,10 @@ class _NoConsumer:
 
 
 _NO_CONSUMER = _NoConsumer()
+
+
+def _reason(letter: OutboxRow) -> str:
+    return next(str(value) for name, value in letter.headers if name == "dlq_error_code")
 
 
 def incoming(record: Record) -> IncomingRequest:

@@ -31,12 +31,10 @@ def read_requests(lines: TextIO) -> list[ScoreRequested]:
         if not (text := line.strip()):
             continue
         try:
-            data = json.loads(text) if text.startswith("{") else {"session_id": text}
-            requests.append(ScoreRequested.model_validate(data))
+            data = text if text.startswith("{") else json.dumps({"session_id": text})
+            requests.append(ScoreRequested.model_validate_json(data, strict=True))
         except ValidationError as error:
             problems += [f"line {number}: {describe(problem)}" for problem in error.errors()]
-        except ValueError as error:
-            problems.append(f"line {number}: not JSON: {error}")
     if problems:
         raise ConfigError(problems)
     return requests

@@ -204,3 +204,14 @@ BEGIN
 END $$;
 CREATE CONSTRAINT TRIGGER score_completes_its_request AFTER INSERT ON session_scores
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION require_completed_request();
+
+-- ... and stays completed: a score without its request's word for it would be an orphan.
+CREATE FUNCTION refuse_second_end() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'request % has its score already', OLD.request_id
+        USING ERRCODE = 'integrity_constraint_violation';
+END $$;
+CREATE TRIGGER completed_is_final BEFORE UPDATE OF state, score_id ON score_requests
+    FOR EACH ROW WHEN (OLD.state = 'completed'
+        AND (NEW.state <> 'completed' OR NEW.score_id IS DISTINCT FROM OLD.score_id))
+    EXECUTE FUNCTION refuse_second_end();

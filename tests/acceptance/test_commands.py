@@ -114,7 +114,7 @@ async def test_publish_from_a_file_and_from_stdin(stage: Stage, tmp_path: Path) 
     broken = await stage.cli("publish", "--file", "-", stdin='ok\n{"session_id": 1}\n{broken\n')
     assert broken.code == 1
     assert "line 2: session_id" in broken.err
-    assert "line 3: not JSON" in broken.err
+    assert "line 3: Invalid JSON" in broken.err
 
 
 async def test_migrate_up_status_down(stage: Stage) -> None:

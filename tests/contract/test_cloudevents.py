@@ -326,16 +326,39 @@ CONTENTS = (
     | st.text().map(str.encode)
     | st.sampled_from([b"application/cloudevents+json", b"score.requested", PARENT.encode()])
 )
-RECORDS = st.builds(
-    Record,
-    topic=st.just("score.requested"),
-    partition=st.integers(0, 2**31 - 1),
-    offset=st.integers(0, 2**63 - 1),
-    timestamp_ms=st.none() | st.integers(-(2**63), 2**63 - 1),
-    key=st.none() | st.binary(),
-    value=VALUES,
-    headers=st.lists(st.tuples(NAMES, CONTENTS), max_size=4)
-    | st.lists(st.tuples(NAMES, CONTENTS), max_size=4).map(lambda more: STRUCTURED + more),
+HEADERS = st.lists(st.tuples(NAMES, CONTENTS), max_size=4)
+
+
+def records(values: st.SearchStrategy[Any], headers: st.SearchStrategy[Any]) -> Any:
+    return st.builds(
+        Record,
+        topic=st.just("score.requested"),
+        partition=st.integers(0, 2**31 - 1),
+        offset=st.integers(0, 2**63 - 1),
+        timestamp_ms=st.none() | st.integers(-(2**63), 2**63 - 1),
+        key=st.none() | st.binary(),
+        value=values,
+        headers=headers,
+    )
+
+
+# Left to chance, hardly a record would be good enough to get past the first check.
+GOOD = st.fixed_dictionaries(
+    {"session_id": st.just("s1")},
+    optional={"requested_at": TIMES, "triggered_by": ANY_TEXT, "priority": st.integers(0, 10)},
+)
+GOOD_EVENT = st.fixed_dictionaries(
+    {"data": GOOD}, optional={"source": ANY_TEXT, "id": ANY_TEXT, "tracestate": ANY_TEXT}
+)
+TEXTS = st.lists(
+    st.tuples(st.sampled_from(["ce_id", "ce_source", "tracestate"]), st.text().map(str.encode)),
+    max_size=3,
+)
+RECORDS = st.one_of(
+    records(VALUES, HEADERS),
+    records(VALUES, HEADERS.map(lambda more: STRUCTURED + more)),
+    records(GOOD.map(json.dumps).map(str.encode), TEXTS),
+    records(GOOD_EVENT.map(json.dumps).map(str.encode), st.just(STRUCTURED)),
 )
 
 

@@ -160,6 +160,7 @@ def test_each_request_is_answered_under_an_id_of_its_own() -> None:
     other = replace(ASKED, request_id=uuid4())
     row = outgoing.completed(ADDRESSES, other, JUDGED, reused=True)
     assert row.event_id != ROWS["judged"].event_id
+    assert payload_of(row)["reused"] is True
     assert payload_of(row)["request_id"] == str(other.request_id)
     assert payload_of(row)["score_id"] == str(JUDGED.score_id)
 

@@ -217,6 +217,28 @@ async def value(dsn: str, sql: str, *args: Any) -> Any:
     return next(iter(row.values()))
 
 
+async def execute(dsn: str, sql: str, *args: Any) -> None:
+    """Changes something over a connection of its own."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(sql, *args)
+    finally:
+        await connection.close()
+
+
+async def until_blocked(dsn: str, count: int) -> None:
+    """Waits until so many sessions of this database wait for a lock."""
+    waiting = """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'
+    """
+    await until(lambda: _equals(value(dsn, waiting), count), what=f"{count} wait for a lock")
+
+
+async def _equals(found: Awaitable[Any], wanted: Any) -> bool:
+    return bool(await found == wanted)
+
+
 async def row_counts(dsn: str) -> dict[str, int]:
     """How many rows every table has."""
     return {table: await value(dsn, f"SELECT count(*) FROM {table}") for table in TABLES}  # noqa: S608

@@ -18,7 +18,7 @@ from consumer.edges.postgres import migrations
 from consumer.edges.postgres.connect import open_pool
 from consumer.errors import ConfigError, NotReachable
 from consumer.resources import resource
-from tests.integration.builders import fetch, value
+from tests.integration.builders import execute, fetch, value
 from tests.support.servers import PostgresServer
 
 TITLES = [migration.title for migration in migrations.shipped()]
@@ -42,9 +42,9 @@ async def empty(postgres: PostgresServer, database: str) -> AsyncIterator[str]:
     """URL of a database without any table."""
     # `database` is asked for only because it starts the server again where a test left it dead.
     name = f"empty_{uuid4().hex}"
-    await _execute(database, f"CREATE DATABASE {name}")
+    await execute(database, f"CREATE DATABASE {name}")
     yield with_parts(database, path=f"/{name}")
-    await _execute(database, f"DROP DATABASE {name} WITH (FORCE)")
+    await execute(database, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 async def test_up_applies_everything_once(empty: str) -> None:
@@ -196,18 +196,10 @@ async def test_an_unknown_database_is_a_config_error_without_the_password(databa
         assert quote(parts.password or "no password") not in str(refused.value)
 
 
-async def _execute(dsn: str, statement: str) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
-
-
 async def _is_trusted(dsn: str) -> bool:
     parts = urlsplit(dsn)
     try:
-        await _execute(with_parts(dsn, netloc=f"{parts.username}:x@{parts.hostname}:{parts.port}"), "")
+        await execute(with_parts(dsn, netloc=f"{parts.username}:x@{parts.hostname}:{parts.port}"), "")
     except asyncpg.InvalidAuthorizationSpecificationError:
         return False
     return True

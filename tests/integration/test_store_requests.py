@@ -30,6 +30,7 @@ from tests.integration.builders import (
     claim,
     claim_one,
     event,
+    execute,
     fetch,
     opened_store,
     persistently,
@@ -38,6 +39,7 @@ from tests.integration.builders import (
     row_counts,
     score,
     scored,
+    until_blocked,
     value,
 )
 
@@ -48,14 +50,6 @@ GAVE_UP = Failed(ErrorCode.HISTORY_INVALID, "no use")
 async def store(database: str) -> AsyncIterator[Store]:
     async with opened_store(database, size=16) as opened:
         yield opened
-
-
-async def execute(dsn: str, sql: str, *args: Any) -> None:
-    connection = await asyncpg.connect(dsn)
-    try:
-        await connection.execute(sql, *args)
-    finally:
-        await connection.close()
 
 
 async def waits_for(dsn: str) -> dict[UUID, UUID | None]:
@@ -427,7 +421,7 @@ async def test_whoever_reaches_the_leader_first_decides_over_the_waiter(
     tasks = []
     for name in (first, *(steps.keys() - {first})):
         tasks.append(asyncio.create_task(steps[name]()))
-        await _until_blocked(database, len(tasks))
+        await until_blocked(database, len(tasks))
 
     await transaction.rollback()
     await blocker.close()
@@ -468,13 +462,6 @@ async def _end(store: Store, end: str, claimed: ClaimedRequest) -> None:
     else:
         await asyncio.sleep(random.random() * 0.004)
         await store.end(claimed, GAVE_UP)
-
-
-async def _until_blocked(dsn: str, count: int) -> None:
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
-    async with asyncio.timeout(10):
-        while await value(dsn, waiting + "wait_event_type = 'Lock'") != count:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 # ── claiming ────────────────────────────────────────────────────────────────

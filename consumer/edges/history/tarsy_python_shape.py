@@ -325,8 +325,7 @@ def _woven(messages: Sequence[Message], calls: Sequence[ToolCall]) -> list[Step]
     for call in calls:
         places = observations.get(call.name, [])
         found = bisect_left(places, position)
-        # An observation from after the call is that of a later one.
-        if found == len(places) or messages[places[found]].at_us > call.at_us:
+        if found == len(places):
             untold.append(call)
         else:
             told[places[found]] = call

@@ -1,0 +1,165 @@
+"""The queries that run all the time find their rows by an index, however many rows there are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from consumer.edges.postgres.store import load_queries
+from consumer.resources import resource
+from tests.integration.builders import execute
+from tests.support.servers import PostgresServer
+
+# A busy table: mostly answered, a few thousand waiting, some of them for others, some under way.
+FILL = """
+INSERT INTO scoring_criteria_definitions VALUES (repeat('a', 64), '{}');
+
+INSERT INTO session_scores (score_id, session_id, request_id, criteria_hash, judge_profile_id,
+    judge_profile_version, method, total_score, score_breakdown, score_details, confidence, gate,
+    disqualified, quality_risk, quality_risk_threshold, weakest_criteria, judge_samples,
+    judge_input_tokens, judge_output_tokens, samples, injection_suspected, agent,
+    classification_label, scored_triggered_by, duration_ms, is_current)
+SELECT md5('score' || n)::uuid, 's' || n % 5000, md5('request' || n)::uuid, repeat('a', 64), 'p1',
+    1, 'llm', n % 101, '{}', '[]', 0.6, '{}', false, '{}', 40, '{}', 1, 1000, 100, '[]', false,
+    'agent', 'alert', 'tests', 1000, n < 5000
+FROM generate_series(0, 14999) n;
+
+INSERT INTO score_missing_tools (score_id, tool_name, rationale, availability)
+SELECT score_id, 'tool', 'why', 'unknown' FROM session_scores, generate_series(1, 2);
+INSERT INTO score_alternative_approaches (score_id, position, name, description)
+SELECT score_id, 1, 'name', 'description' FROM session_scores;
+INSERT INTO score_alternative_approach_steps (approach_id, step_order, step_description)
+SELECT id, step, 'step' FROM score_alternative_approaches, generate_series(1, 2) step;
+
+INSERT INTO score_requests (request_id, session_id, force_rescore, triggered_by, priority, state,
+    score_id, requested_at, received_at, finished_at)
+SELECT md5('request' || n)::uuid, 's' || n % 5000, false, 'tests', n % 10, 'completed',
+    md5('score' || n)::uuid, now(), now() - make_interval(mins => n), now() - make_interval(mins => n)
+FROM generate_series(0, 14999) n;
+
+INSERT INTO score_requests (request_id, session_id, force_rescore, triggered_by, priority,
+    requested_at, received_at, next_attempt_at)
+SELECT md5('request' || n)::uuid, 's' || n, false, 'tests', n % 10, now(),
+    now() - make_interval(secs => n), now() + make_interval(secs => n % 600 - 300)
+FROM generate_series(15000, 19999) n;
+
+INSERT INTO score_requests (request_id, session_id, force_rescore, triggered_by, priority,
+    requested_at, coalesced_into)
+SELECT md5('request' || n)::uuid, 's' || n - 5000, false, 'tests', n % 10, now(),
+    md5('request' || n - 5000)::uuid
+FROM generate_series(20000, 20999) n;
+
+INSERT INTO score_requests (request_id, session_id, force_rescore, triggered_by, priority, state,
+    requested_at, lease_owner, lease_token, lease_expires_at, scoring_profile_id)
+SELECT md5('request' || n)::uuid, 's' || n, false, 'tests', n % 10, 'in_progress', now(), 'worker',
+    md5('token' || n)::uuid, now() + make_interval(secs => n % 100 - 1), 'p1'
+FROM generate_series(30000, 30199) n;
+
+INSERT INTO outbox (event_id, topic, key, type, payload, headers)
+SELECT gen_random_uuid(), 'score.completed', 'k', 'score.completed', repeat('x', 400)::bytea, '[]'
+FROM generate_series(1, 20000) n;
+"""
+
+# Plain parameters for each query, as SQL.
+REQUEST = "md5('request30001')::uuid"
+TOKEN = "md5('token30001')::uuid"
+INCOMING = """ARRAY[gen_random_uuid()], ARRAY['s15001'], ARRAY[NULL]::text[], ARRAY[false],
+    ARRAY['x'], ARRAY[5]::smallint[], ARRAY[now()], ARRAY['t'], ARRAY[0], ARRAY[0]::bigint[],
+    ARRAY[NULL]::text[], ARRAY[NULL]::text[]"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a query was planned to do."""
+
+    indexes: set[str]
+    scanned: set[str]  # tables that are read from end to end
+    sorts: bool
+
+
+# Query, its parameters, the indexes that it is for, and whether a sort would be a surprise.
+HOT = {
+    "claim": ("16, 'worker', 60", {"score_requests_claim"}),
+    "free_expired_leases": ("", {"score_requests_leases"}),
+    "waiters": (REQUEST, {"score_requests_waiters"}),
+    "outbox_page": ("500", {"outbox_pkey"}),
+    "current_score": ("'s77', 'p1', repeat('a', 64)", {"one_current_score"}),
+    "begin_scoring": (f"{REQUEST}, {TOKEN}, 'p2'", {"score_requests_pkey"}),
+    "lock_request": (f"{REQUEST}, {TOKEN}", {"score_requests_pkey"}),
+    "renew_leases": (f"ARRAY[{REQUEST}], ARRAY[{TOKEN}], 60", {"score_requests_pkey"}),
+    "retire_score": ("'s77', 'p1'", {"one_current_score"}),
+    "insert_waiters": (INCOMING, {"one_active_request", "score_requests_pkey"}),
+    "session_requests": ("'s77'", {"score_requests_by_session"}),
+    "session_current_scores": ("'s77'", {"one_current_score"}),
+    "backlog": ("100001", {"score_requests_pending_age", "score_requests_leases", "outbox_pkey"}),
+    "prune_requests": ("90, 1000", {"score_requests_finished"}),
+}
+ORDERED_BY_INDEX = {"claim", "free_expired_leases", "outbox_page", "session_requests"}
+# It is counted up to a limit, and counting needs no order.
+MAY_BE_READ = {"backlog": {"outbox"}}
+# PostgreSQL plans a prepared statement for its parameters this often before it may do without.
+BEFORE_IT_SETTLES = 5
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def filled(postgres: PostgresServer, migrated_template: str) -> AsyncIterator[str]:
+    """URL of a migrated database with many rows, for all tests of this module."""
+    if postgres.process:
+        await asyncio.to_thread(postgres.process.start)
+    name = f"filled_{uuid4().hex}"
+    await execute(postgres.dsn, f"CREATE DATABASE {name} TEMPLATE {migrated_template}")
+    dsn = urlunsplit(urlsplit(postgres.dsn)._replace(path=f"/{name}"))
+    await execute(dsn, FILL)
+    await execute(dsn, "VACUUM ANALYZE")
+    yield dsn
+    await execute(postgres.dsn, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.mark.parametrize("name", HOT)
+async def test_a_hot_query_uses_its_index(filled: str, name: str) -> None:
+    parameters, wanted = HOT[name]
+
+    for plan in await _plans(filled, name, parameters):
+        assert wanted <= plan.indexes
+        assert plan.scanned <= MAY_BE_READ.get(name, set())
+        assert not (plan.sorts and name in ORDERED_BY_INDEX)
+
+
+async def _plans(dsn: str, name: str, parameters: str) -> list[Plan]:
+    """The first plan, and the one that the server settles on once it has seen a few parameters."""
+    sql = load_queries((resource("sql") / "queries.sql").read_text())[name]
+    arguments = f"({parameters})" if parameters else ""
+    connection = await asyncpg.connect(dsn)
+    try:
+        assert await connection.fetchval("SHOW enable_seqscan") == "on"
+        await connection.execute("SET plan_cache_mode = auto")
+        await connection.execute(f"PREPARE hot AS {sql}")
+        explain = f"EXPLAIN (FORMAT JSON) EXECUTE hot {arguments}"
+        texts = [await connection.fetchval(explain) for _ in range(BEFORE_IT_SETTLES + 1)]
+    finally:
+        await connection.close()
+    return [_plan(json.loads(text)[0]["Plan"]) for text in (texts[0], texts[-1])]
+
+
+def _plan(top: dict[str, Any]) -> Plan:
+    nodes = list(_nodes(top))
+    return Plan(
+        indexes={node["Index Name"] for node in nodes if "Index Name" in node},
+        scanned={node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan"},
+        sorts=any("Sort" in node["Node Type"] for node in nodes),
+    )
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from _nodes(child)

@@ -1,0 +1,144 @@
+"""Log lines: one JSON object each, with the ids that are bound to the task."""
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+import structlog
+
+from consumer.logs import QUIET, set_up
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """Leaves logging as it was: other tests share it."""
+    root = logging.getLogger()
+    names = ("", *QUIET)
+    handlers, levels = root.handlers[:], {name: logging.getLogger(name).level for name in names}
+    configured = structlog.get_config().copy() if structlog.is_configured() else None
+    yield
+    root.handlers = handlers
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    structlog.reset_defaults()
+    if configured is not None:
+        structlog.configure(**configured)
+    structlog.contextvars.clear_contextvars()
+
+
+@pytest.fixture
+def stderr(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    written = io.StringIO()
+    monkeypatch.setattr("sys.stderr", written)
+    return written
+
+
+def lines(stderr: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stderr.getvalue().splitlines()]
+
+
+def test_our_lines_are_json_with_time_level_and_logger(stderr: io.StringIO) -> None:
+    set_up("INFO", "json")
+    structlog.get_logger("consumer.test").warning("failed", error_code="x", attempts=2)
+    (line,) = lines(stderr)
+    at = datetime.fromisoformat(line.pop("timestamp"))
+    assert at.utcoffset() == timedelta(0)
+    assert line == {
+        "event": "failed",
+        "error_code": "x",
+        "attempts": 2,
+        "level": "warning",
+        "logger": "consumer.test",
+    }
+
+
+def test_libraries_lines_look_the_same(stderr: io.StringIO) -> None:
+    set_up("INFO", "json")
+    logging.getLogger("somelib").error("lost %s of %d", "one", 3)
+    (line,) = lines(stderr)
+    assert line.pop("timestamp")
+    assert line == {"event": "lost one of 3", "level": "error", "logger": "somelib"}
+
+
+async def test_ids_are_bound_to_their_task(stderr: io.StringIO) -> None:
+    set_up("INFO", "json")
+    log = structlog.get_logger("consumer.test")
+
+    async def work(request_id: str) -> None:
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            await asyncio.sleep(0)
+            log.info("ours")
+            logging.getLogger("somelib").warning("theirs")
+        log.info("after")
+
+    await asyncio.gather(work("r-1"), work("r-2"))
+    found = [(line["event"], line.get("request_id")) for line in lines(stderr)]
+    assert sorted(found, key=str) == sorted(
+        [(e, r) for r in ("r-1", "r-2") for e in ("ours", "theirs")] + [("after", None)] * 2,
+        key=str,
+    )
+
+
+def test_whatever_is_logged_stays_on_its_line(stderr: io.StringIO) -> None:
+    set_up("INFO", "json")
+    text = 'a\nb\r\n{"level": "fake"}\u2028\x00\ud800'
+    structlog.get_logger("consumer.test").info("event\nevent", text=text)
+    (line,) = stderr.getvalue().split("\n")[:-1]
+    assert json.loads(line)["text"] == text
+
+
+def test_an_exception_comes_with_its_trace_on_one_line(stderr: io.StringIO) -> None:
+    set_up("INFO", "json")
+    try:
+        raise ValueError("what happened")
+    except ValueError:
+        structlog.get_logger("consumer.test").exception("internal_error")
+        logging.getLogger("somelib").exception("library_error")
+    ours, theirs = lines(stderr)
+    for line in (ours, theirs):
+        assert line["level"] == "error"
+        assert line["exception"].startswith("Traceback")
+        assert line["exception"].endswith("ValueError: what happened")
+
+
+def test_lines_below_the_level_are_left_out(stderr: io.StringIO) -> None:
+    set_up("WARNING", "json")
+    structlog.get_logger("consumer.test").info("quiet")
+    logging.getLogger("somelib").info("quiet")
+    structlog.get_logger("consumer.test").warning("heard")
+    assert [line["event"] for line in lines(stderr)] == ["heard"]
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_chatty_libraries_are_heard_from_warnings_on(stderr: io.StringIO, name: str) -> None:
+    set_up("DEBUG", "json")
+    logging.getLogger(name).info("chatter")
+    logging.getLogger(name).warning("trouble")
+    assert [line["event"] for line in lines(stderr)] == ["trouble"]
+
+
+def test_setting_up_twice_writes_once(stderr: io.StringIO) -> None:
+    set_up("INFO", "json")
+    set_up("INFO", "json")
+    logging.getLogger("somelib").warning("once")
+    assert len(lines(stderr)) == 1
+
+
+def test_the_console_format_is_for_people(stderr: io.StringIO) -> None:
+    set_up("INFO", "console")
+    structlog.get_logger("consumer.test").info("started", roles=["api"])
+    try:
+        raise ValueError("what happened")
+    except ValueError:
+        structlog.get_logger("consumer.test").exception("internal_error")
+    told = stderr.getvalue()
+    assert "started" in told
+    assert "api" in told
+    assert "what happened" in told
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(told.splitlines()[0])

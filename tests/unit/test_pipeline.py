@@ -1,0 +1,597 @@
+"""One request from its session to its outcome, and what trouble leads to."""
+
+import json
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer.errors import (
+    AlreadyBeingScored,
+    ContextOverflow,
+    HistoryInvalid,
+    HistoryUnavailable,
+    JudgeRefused,
+    JudgeRejected,
+    JudgeUnavailable,
+    LeaseLost,
+    NotReachable,
+    SessionEnded,
+    SessionNotCompleted,
+    SessionNotFound,
+    Unavailable,
+)
+from consumer.events import ErrorCode
+from consumer.judge import Judge
+from consumer.pipeline import (
+    Completed,
+    Failed,
+    Outcome,
+    Patience,
+    Pipeline,
+    Release,
+    Retry,
+    Reused,
+    after_trouble,
+    backoff_s,
+    criteria_of,
+    reason,
+)
+from consumer.ports import ClaimedRequest, Completion
+from consumer.scoring.criteria import JudgeSettings, criteria
+from consumer.scoring.profile import Profile
+from consumer.scoring.score import JudgeUsage, Score, SessionFacts
+from consumer.scoring.session import Session
+from tests.unit.builders import (
+    NOW,
+    REQUEST_ID,
+    TEMPLATE,
+    answer_json,
+    claimed,
+    completion,
+    criterion_answer,
+    free_form_answer,
+    free_form_profile,
+    llm_call,
+    profile,
+    ruled,
+    rules_profile,
+    session,
+)
+
+REVIEW = profile()
+LEAN = rules_profile(ruled("response_time"), ruled("tool_count"), match_labels=["simple"])
+STORED = object.__new__(Score)
+
+
+# --- The parts around the pipeline -------------------------------------------------------------
+
+
+@dataclass
+class FakeHistory:
+    """Knows one session, or has trouble."""
+
+    answer: Session | Exception = field(default_factory=session)
+    asked: list[str] = field(default_factory=list)
+
+    async def fetch(self, session_id: str) -> Session:
+        self.asked.append(session_id)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@dataclass
+class FakeScores:
+    """Says whether a score answers the request already."""
+
+    answer: Score | Exception | None = None
+    asked: list[tuple[UUID, str, str]] = field(default_factory=list)
+
+    async def begin_scoring(
+        self, request: ClaimedRequest, *, profile_id: str, criteria_hash: str
+    ) -> Score | None:
+        self.asked.append((request.request_id, profile_id, criteria_hash))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@dataclass
+class FakeProvider:
+    """Gives one answer, however often it is asked."""
+
+    answer: Completion | Exception = field(default_factory=completion)
+    name: str = "main"
+    model: str = "judge-1"
+    max_output_tokens: int = 1000
+    calls: int = 0
+
+    async def complete(self, *_: Any, **__: Any) -> Completion:
+        self.calls += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class FakePrices:
+    """A dollar for every thousand tokens of what begins with a known name."""
+
+    def cost_usd(
+        self, *, provider: str | None, model: str | None, input_tokens: int, output_tokens: int
+    ) -> float | None:
+        known = provider is not None and (model or "").startswith(("gpt", "judge"))
+        return (input_tokens + output_tokens) / 1000 if known else None
+
+
+@dataclass
+class World:
+    """A pipeline and what surrounds it."""
+
+    history: FakeHistory = field(default_factory=FakeHistory)
+    scores: FakeScores = field(default_factory=FakeScores)
+    provider: FakeProvider | None = field(default_factory=FakeProvider)
+    profiles: tuple[Profile, ...] = (REVIEW, LEAN)
+    enabled: bool = True
+    patience: Patience = field(default_factory=Patience)
+
+    @property
+    def judge(self) -> Judge | None:
+        if self.provider is None:
+            return None
+        return Judge(
+            provider=self.provider,
+            prompts={"judge_prompt": TEMPLATE},
+            prices=FakePrices(),
+            retry_delays_s=(),
+        )
+
+    async def run(self, request: ClaimedRequest | None = None, after_s: float = 2.5) -> Outcome:
+        pipeline = Pipeline(
+            history=self.history,
+            judge=self.judge,
+            prices=FakePrices(),
+            scores=self.scores,
+            profiles=self.profiles,
+            enabled=self.enabled,
+            patience=self.patience,
+        )
+        return await pipeline.run(request or claimed(), lambda: NOW + timedelta(seconds=after_s))
+
+    async def score(self, request: ClaimedRequest | None = None) -> Score:
+        outcome = await self.run(request)
+        assert isinstance(outcome, Completed), outcome
+        return outcome.score
+
+    async def failure(self, request: ClaimedRequest | None = None) -> Failed:
+        outcome = await self.run(request)
+        assert isinstance(outcome, Failed), outcome
+        return outcome
+
+
+def simple(**changes: Any) -> FakeHistory:
+    """A session that goes to the profile of rules."""
+    return FakeHistory(session(**{"label": "simple", **changes}))
+
+
+# --- A new score -------------------------------------------------------------------------------
+
+
+async def test_a_judged_score_in_full() -> None:
+    missing = [{"tool_name": "pods_log", "rationale": "shows it"}]
+    steps = [{"name": "Logs", "description": "Read", "steps": ["a"]}]
+    text = answer_json(
+        missing_tools=missing, alternative_approaches=steps, injection_suspected=True
+    )
+    world = World(provider=FakeProvider(completion(text)))
+    score = await world.score(claimed(triggered_by="bob"))
+    assert score == replace(
+        score,
+        request_id=REQUEST_ID,
+        session_id="session-1",
+        criteria_hash=criteria_of(REVIEW, world.judge).hash,
+        profile_id="review",
+        profile_version=1,
+        method="llm",
+        total_score=65,
+        breakdown={"logical_flow": 80, "consistency": 50},
+        reasoning="Sound work with a gap.",
+        confidence=0.6,
+        disqualified=False,
+        disqualifier_triggered=None,
+        risk=(),
+        risk_threshold=40,
+        weakest=("consistency", "logical_flow"),
+        judge=JudgeUsage(
+            provider="main",
+            model="judge-1-2026-01-01",
+            samples=1,
+            input_tokens=1000,
+            output_tokens=200,
+            cost_usd=1.2,
+        ),
+        injection_suspected=True,
+        facts=SessionFacts(
+            agent="chain:security",
+            model="gpt-4o",
+            provider="openai",
+            classification_label="general",
+            total_tokens=1100,
+            cost_usd=1.1,
+            duration_ms=5000,
+        ),
+        triggered_by="bob",
+        duration_ms=2500,
+        scored_at=None,
+    )
+    evidence = [{"step": 1, "quote": "look at the pods", "verified": True}]
+    said = {"weight": 1, "reasoning": "It follows.", "evidence": evidence}
+    assert score.details == (
+        {"id": "logical_flow", "score": 80, **said},
+        {"id": "consistency", "score": 50, **said},
+    )
+    (sample,) = score.samples
+    assert sample["points"] == {"logical_flow": 20, "consistency": 5}
+    assert (sample["calls"], sample["verified_quotes"]) == (1, 1.0)
+    assert (len(sample["nonce"]), len(sample["prompt_sha256"])) == (32, 64)
+    assert [(t.tool_name, t.availability) for t in score.missing_tools] == [
+        ("pods_log", "exists_unused")
+    ]
+    assert [a.steps for a in score.approaches] == [("a",)]
+
+
+async def test_a_score_by_rules_asks_no_judge() -> None:
+    world = World(history=simple(duration_ms=None))
+    score = await world.score()
+    assert world.provider is not None
+    assert world.provider.calls == 0
+    assert (score.profile_id, score.method, score.total_score) == ("lean", "heuristic", 90)
+    assert score.breakdown == {"tool_count": 90}
+    assert score.details == (
+        {
+            "id": "response_time",
+            "weight": 1,
+            "score": None,
+            "not_applicable": "the session has no duration",
+        },
+        {"id": "tool_count", "weight": 1, "score": 90},
+    )
+    assert score.judge == JudgeUsage()
+    assert (score.reasoning, score.samples, score.confidence) == (None, (), 0.9)
+    assert (score.missing_tools, score.approaches, score.injection_suspected) == ((), (), False)
+    assert score.facts.duration_ms is None
+
+
+async def test_a_score_by_rules_needs_no_judge() -> None:
+    assert (await World(history=simple(), provider=None).score()).profile_id == "lean"
+
+
+async def test_a_free_form_score_is_the_judge_s_own_total() -> None:
+    answer = completion(json.dumps(free_form_answer(total_score=33)))
+    world = World(provider=FakeProvider(answer), profiles=(free_form_profile(),))
+    score = await world.score()
+    assert score.total_score == 33
+    assert score.breakdown == {"evidence": 54, "method": 70}
+    assert score.samples[0]["points"] == {"method": 70, "evidence": 54}
+    assert score.risk == ("below_threshold",)
+    assert score.details[0] == {"id": "evidence", "weight": 1, "score": 54}
+
+
+async def test_a_low_score_is_a_risk() -> None:
+    low = {i: criterion_answer(1) for i in ("logical_flow", "consistency")}
+    world = World(provider=FakeProvider(completion(answer_json(criteria=low))))
+    score = await world.score()
+    assert (score.total_score, score.risk) == (7, ("below_threshold",))
+
+
+async def test_the_id_of_a_score_follows_from_its_request() -> None:
+    other = UUID("00000000-0000-4000-8000-000000000002")
+    one, again = await World().score(), await World().score()
+    assert one.score_id == again.score_id == UUID("411a862e-e1da-5ad2-8095-d6b394092eb1")
+    assert (await World().score(claimed(request_id=other))).score_id != one.score_id
+
+
+# --- Choosing profile and criteria -------------------------------------------------------------
+
+
+async def test_a_request_may_name_its_profile() -> None:
+    assert (await World().score(claimed(profile_id="lean"))).profile_id == "lean"
+    assert (await World(history=simple()).score(claimed(profile_id="review"))).profile_id == "review"
+
+
+async def test_an_unknown_profile_ends_the_request_and_names_the_known() -> None:
+    failed = await World().failure(claimed(profile_id="vibes"))
+    assert failed.code == ErrorCode.NO_MATCHING_PROFILE
+    assert failed.message == "there is no profile 'vibes'; there are: review, lean"
+
+
+async def test_a_label_that_no_profile_covers_ends_the_request() -> None:
+    failed = await World(profiles=(LEAN,)).failure()
+    assert failed.code == ErrorCode.NO_MATCHING_PROFILE
+    assert failed.message == "no profile covers label 'general'; there are: lean"
+
+
+async def test_the_store_is_asked_before_anything_is_paid_for() -> None:
+    world = World(scores=FakeScores(STORED))
+    assert await world.run() == Reused(STORED)
+    assert world.provider is not None
+    assert world.provider.calls == 0
+    assert world.scores.asked == [(REQUEST_ID, "review", criteria_of(REVIEW, world.judge).hash)]
+
+
+def test_criteria_hold_the_judge_only_where_it_is_asked() -> None:
+    judge = World().judge
+    settings = JudgeSettings(provider="main", model="judge-1", prompt=TEMPLATE, temperature=0.0)
+    assert criteria_of(REVIEW, judge) == criteria(REVIEW, settings)
+    assert criteria_of(LEAN, judge) == criteria(LEAN, None)
+    assert criteria_of(REVIEW, None) == criteria(REVIEW, None)
+
+
+# --- The session's cost ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("calls", "cost"),
+    [
+        ((llm_call(),), 1.1),
+        ((llm_call(), llm_call("gpt-mini", input_tokens=400)), 1.6),
+        ((llm_call(), llm_call("unheard-of")), None),
+        ((llm_call(), llm_call(provider=None)), None),
+        ((), None),
+        ((llm_call(input_tokens=0, output_tokens=0),), 0.0),
+    ],
+)
+async def test_the_session_s_cost_is_known_in_full_or_not_at_all(
+    calls: tuple[Any, ...], cost: float | None
+) -> None:
+    score = await World(history=simple(llm_calls=calls)).score()
+    assert score.facts.cost_usd == (None if cost is None else pytest.approx(cost))
+
+
+# --- Ends without a score ----------------------------------------------------------------------
+
+
+async def test_scoring_switched_off() -> None:
+    world = World(enabled=False)
+    failed = await world.failure()
+    assert failed == Failed(
+        ErrorCode.SCORING_DISABLED, "scoring is switched off (SCORING_ENABLED)"
+    )
+    assert world.history.asked == []
+
+
+async def test_a_request_that_workers_do_not_survive_is_given_up() -> None:
+    world = World(patience=Patience(max_lost_leases=3))
+    failed = await world.failure(claimed(lost_leases=3))
+    assert failed == Failed(
+        ErrorCode.INTERNAL_ERROR, "given up: 3 workers were lost while working on it"
+    )
+    assert world.history.asked == []
+    assert isinstance(await world.run(claimed(lost_leases=2)), Completed)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SessionNotFound("404"), ErrorCode.SESSION_NOT_FOUND),
+        (SessionEnded("failed"), ErrorCode.SESSION_NOT_COMPLETED),
+        (HistoryInvalid("stages: missing"), ErrorCode.HISTORY_INVALID),
+    ],
+)
+async def test_what_history_says_for_good(error: Exception, code: ErrorCode) -> None:
+    world = World(history=FakeHistory(error))
+    assert await world.run() == Failed(code, str(error))
+    assert world.history.asked == ["session-1"]
+    assert world.scores.asked == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (JudgeRefused("filtered"), ErrorCode.JUDGE_REFUSED),
+        (ContextOverflow("too long"), ErrorCode.CONTEXT_OVERFLOW),
+    ],
+)
+async def test_what_the_judge_says_for_good(error: Exception, code: ErrorCode) -> None:
+    assert await World(provider=FakeProvider(error)).run() == Failed(code, str(error))
+
+
+async def test_answers_that_never_pass() -> None:
+    world = World(provider=FakeProvider(completion("no")))
+    failed = await world.failure()
+    assert failed.code == ErrorCode.JUDGE_INVALID_OUTPUT
+    assert world.provider is not None
+    assert world.provider.calls == 3
+
+
+async def test_a_profile_that_needs_a_judge_and_none_is_configured() -> None:
+    failed = await World(provider=None).failure()
+    assert failed == Failed(
+        ErrorCode.JUDGE_UNAVAILABLE,
+        "profile 'review' needs a judge and no LLM provider is configured: "
+        "set SCORING_LLM_PROVIDER",
+    )
+
+
+async def test_a_session_to_which_nothing_applies() -> None:
+    timed = rules_profile(ruled("response_time"))
+    world = World(history=FakeHistory(session(duration_ms=None)), profiles=(timed,))
+    assert await world.run() == Failed(
+        ErrorCode.INTERNAL_ERROR,
+        "no criterion applies to this session (response_time: the session has no duration)",
+    )
+
+
+async def test_someone_else_scores_the_session_already() -> None:
+    world = World(scores=FakeScores(AlreadyBeingScored("session-1 by review")))
+    assert await world.run() == Release(1.0)
+    assert world.provider is not None
+    assert world.provider.calls == 0
+
+
+@pytest.mark.parametrize("error", [LeaseLost("gone"), NotReachable("postgres")])
+async def test_what_is_the_worker_s_matter_passes(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        await World(scores=FakeScores(error)).run()
+
+
+def test_a_message_can_be_stored_and_published() -> None:
+    assert reason(SessionNotFound("a\x00b\ud800")) == "a\ufffdb\ufffd"
+    assert reason(SessionNotFound("x" * 5000)) == "x" * 2000
+
+
+# --- Trouble that may pass ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("world", "code"),
+    [
+        (
+            World(history=FakeHistory(HistoryUnavailable("down"))),
+            ErrorCode.HISTORY_UNAVAILABLE,
+        ),
+        (World(provider=FakeProvider(JudgeUnavailable("down"))), ErrorCode.JUDGE_UNAVAILABLE),
+        (World(provider=FakeProvider(JudgeRejected("down"))), ErrorCode.JUDGE_UNAVAILABLE),
+    ],
+    ids=["history", "judge", "key"],
+)
+async def test_trouble_starts_a_deadline(world: World, code: ErrorCode) -> None:
+    deadline = NOW + timedelta(seconds=2.5 + 600)
+    assert await world.run() == Retry(code, "down", 1.0, deadline)
+
+
+async def test_a_session_still_running_is_waited_for_without_a_deadline() -> None:
+    world = World(history=FakeHistory(SessionNotCompleted("the session is in_progress")))
+    expected = Retry(
+        ErrorCode.SESSION_NOT_COMPLETED, "the session is in_progress", 5.0, None
+    )
+    assert await world.run() == expected
+
+
+UNAVAILABLE = JudgeUnavailable("down")
+RUNNING = SessionNotCompleted("running")
+PATIENCE = Patience()
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def trouble(error: Unavailable, seconds: float, **changes: Any) -> Retry | Failed:
+    return after_trouble(claimed(**changes), error, at(seconds), PATIENCE)
+
+
+def test_the_deadline_counts_from_the_first_trouble_and_stays() -> None:
+    # Waiting in the queue is no trouble: a request may be hours old when it is first tried.
+    old = {"received_at": at(-9000), "started_at": at(-5000)}
+    first = trouble(UNAVAILABLE, 100, **old)
+    assert first == Retry(UNAVAILABLE.code, "down", 1.0, at(700))
+    later = trouble(UNAVAILABLE, 400, attempt=4, deadline_at=at(700), **old)
+    assert later == Retry(UNAVAILABLE.code, "down", 8.0, at(700))
+
+
+def test_the_last_try_is_made_right_at_the_limit() -> None:
+    before = trouble(UNAVAILABLE, 690, attempt=20, deadline_at=at(700))
+    assert before == Retry(UNAVAILABLE.code, "down", 10.0, at(700))
+    failed = Failed(ErrorCode.JUDGE_UNAVAILABLE, "down")
+    assert trouble(UNAVAILABLE, 700, attempt=21, deadline_at=at(700)) == failed
+    assert trouble(UNAVAILABLE, 900, attempt=21, deadline_at=at(700)) == failed
+
+
+@pytest.mark.parametrize(
+    ("wished", "attempt", "delay"),
+    [(None, 1, 1.0), (0.0, 1, 1.0), (30.0, 1, 30.0), (30.0, 7, 60.0), (1e9, 1, 600.0)],
+)
+def test_a_retry_after_is_honoured_up_to_the_deadline(
+    wished: float | None, attempt: int, delay: float
+) -> None:
+    error = HistoryUnavailable("503", retry_after=wished)
+    outcome = trouble(error, 0, attempt=attempt)
+    assert outcome == Retry(ErrorCode.HISTORY_UNAVAILABLE, "503", delay, at(600))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "delay"), [(0, 5.0), (54, 5.0), (55, 5.0), (57, 3.0), (59.5, 0.5)]
+)
+def test_completion_is_waited_for_from_the_first_fetch(seconds: float, delay: float) -> None:
+    outcome = trouble(RUNNING, seconds, started_at=NOW, received_at=at(-3600))
+    assert outcome == Retry(ErrorCode.SESSION_NOT_COMPLETED, "running", delay, None)
+
+
+def test_completion_is_not_waited_for_longer_than_told() -> None:
+    failed = Failed(ErrorCode.SESSION_NOT_COMPLETED, "running")
+    assert trouble(RUNNING, 60) == failed
+    assert trouble(RUNNING, 61, deadline_at=at(9999)) == failed
+    short = Patience(completion_wait_s=1, completion_poll_s=0.25)
+    assert after_trouble(claimed(), RUNNING, at(0.5), short) == Retry(
+        ErrorCode.SESSION_NOT_COMPLETED, "running", 0.25, None
+    )
+    assert after_trouble(claimed(), RUNNING, at(1), short) == failed
+
+
+@pytest.mark.parametrize(
+    ("attempt", "pause"),
+    [(0, 1), (1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (31, 60), (10**6, 60)],
+)
+def test_the_backoff_doubles_up_to_its_maximum(attempt: int, pause: float) -> None:
+    assert backoff_s(attempt, PATIENCE) == pause
+
+
+def test_the_backoff_s_base_and_maximum_can_be_set() -> None:
+    quick = Patience(backoff_base_s=0.1, backoff_max_s=0.5)
+    assert [backoff_s(attempt, quick) for attempt in (1, 2, 3, 4)] == [0.1, 0.2, 0.4, 0.5]
+
+
+seconds = st.floats(0, 50, allow_subnormal=False)
+
+
+@given(
+    first=st.floats(0, 100_000),
+    works=st.lists(seconds, min_size=1, max_size=400),
+    wish=st.none() | st.floats(0, 1e6),
+)
+def test_trouble_that_never_passes_ends_at_the_deadline_and_not_before(
+    first: float, works: list[float], wish: float | None
+) -> None:
+    """A request's life in the queue: each try takes some time and finds the judge away."""
+    error = JudgeUnavailable("down", retry_after=wish)
+    now, deadline, tries = at(first), None, 0
+    while True:
+        now += timedelta(seconds=works[tries % len(works)])
+        tries += 1
+        outcome = after_trouble(claimed(attempt=tries, deadline_at=deadline), error, now, PATIENCE)
+        if isinstance(outcome, Failed):
+            break
+        assert outcome.after_s > 0
+        assert deadline in {None, outcome.deadline_at}
+        deadline = outcome.deadline_at
+        assert deadline is not None
+        assert now + timedelta(seconds=outcome.after_s) <= deadline
+        now += timedelta(seconds=outcome.after_s)
+    assert deadline is not None
+    # The last try began at the deadline at the latest; its own work is all that came after.
+    assert deadline <= now <= deadline + timedelta(seconds=max(works))
+    assert tries >= 2
+
+
+@given(works=st.lists(seconds, min_size=1, max_size=50), poll=st.floats(0.1, 30))
+def test_a_session_that_never_completes_ends_the_wait_at_its_limit(
+    works: list[float], poll: float
+) -> None:
+    patience = Patience(completion_poll_s=poll)
+    limit, now, tries = at(patience.completion_wait_s), NOW, 0
+    while True:
+        began = now
+        now += timedelta(seconds=works[tries % len(works)])
+        tries += 1
+        outcome = after_trouble(claimed(attempt=tries), RUNNING, now, patience)
+        if isinstance(outcome, Failed):
+            break
+        assert 0 < outcome.after_s <= poll
+        assert outcome.deadline_at is None
+        now += timedelta(seconds=outcome.after_s)
+    assert began <= limit <= now

@@ -1,0 +1,126 @@
+"""Settings: from the environment, all that is wrong at once, secrets never shown."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from consumer.errors import ConfigError
+from consumer.resources import resource
+from consumer.settings import Settings, load_settings
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+        monkeypatch.delenv(name, raising=False)
+
+
+def refused() -> list[str]:
+    with pytest.raises(ConfigError) as error:
+        load_settings()
+    return error.value.problems
+
+
+def test_defaults() -> None:
+    settings = load_settings()
+    assert settings.kafka_bootstrap_servers == "127.0.0.1:9092"
+    assert settings.kafka_enable_idempotence is True
+    assert settings.topic_score_requested == "score.requested"
+    assert settings.topic_dlq == "score.requested.dlq"
+    assert (settings.request_deadline_seconds, settings.completion_wait_seconds) == (600, 60)
+    assert settings.scoring_config_dir == resource("config")
+    assert (settings.log_level, settings.log_format) == ("INFO", "json")
+
+
+def test_topics_by_event_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPIC_SCORE_FAILED", "team.failed")
+    assert load_settings().topics == {
+        "score.completed": "score.completed",
+        "quality_risk": "quality_risk",
+        "score.failed": "team.failed",
+        "score.overridden": "score.overridden",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("WORKER_SLOTS", "4", 4),
+        ("KAFKA_ENABLE_IDEMPOTENCE", "false", False),
+        ("LEASE_SECONDS", "0.5", 0.5),
+        ("HTTP_PORT", "0", 0),
+        ("LOG_LEVEL", "DEBUG", "DEBUG"),
+        ("SCORING_CONFIG_DIR", "elsewhere", Path("elsewhere")),
+        ("worker_slots", "7", 7),
+    ],
+)
+def test_variables(monkeypatch: pytest.MonkeyPatch, name: str, text: str, value: Any) -> None:
+    monkeypatch.setenv(name, text)
+    assert getattr(load_settings(), name.lower()) == value
+
+
+@pytest.mark.parametrize("name", [name.upper() for name in Settings.model_fields])
+def test_an_empty_variable_is_an_unset_one(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    default = load_settings()
+    monkeypatch.setenv(name, "")
+    assert load_settings() == default
+
+
+def test_foreign_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKER_SLOTZ", "many")
+    assert load_settings().worker_slots == 16
+
+
+def test_every_wrong_variable_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = {
+        "TOPIC_DLQ": "a b",
+        "DATABASE_POOL_SIZE": "3",
+        "HISTORY_URL": "history",
+        "DLQ_MAX_INVALID_SHARE": "0",
+        "LEASE_SECONDS": "-1",
+        "HTTP_PORT": "65536",
+        "LOG_FORMAT": "xml",
+        "WORKER_SLOTS": "many",
+    }
+    for name, text in wrong.items():
+        monkeypatch.setenv(name, text)
+    problems = refused()
+    assert [problem.split(": ")[0] for problem in problems] == [
+        name.upper() for name in Settings.model_fields if name.upper() in wrong
+    ]
+    assert "LOG_FORMAT: Input should be 'json' or 'console'" in problems
+    assert "HTTP_PORT: Input should be less than or equal to 65535" in problems
+
+
+@pytest.mark.parametrize("seconds", ["0", "86401", "nan", "inf"])
+def test_times_are_positive_and_finite(monkeypatch: pytest.MonkeyPatch, seconds: str) -> None:
+    monkeypatch.setenv("GRACE_SECONDS", seconds)
+    (problem,) = refused()
+    assert problem.startswith("GRACE_SECONDS: Input should be ")
+
+
+def test_the_database_s_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    url = "postgresql://scorer:hunter2@db.example/scores"
+    monkeypatch.setenv("DATABASE_URL", url)
+    settings = load_settings()
+    assert settings.database_url.get_secret_value() == url
+    shown = f"{settings} {settings!r} {settings.model_dump()} {settings.model_dump_json()}"
+    assert "hunter2" not in shown
+    # Nor when something else is wrong.
+    monkeypatch.setenv("HTTP_PORT", "hunter2")
+    assert "hunter2" not in "".join(refused())
+
+
+def test_settings_are_frozen() -> None:
+    settings = load_settings()
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.worker_slots = 1  # type: ignore[misc]
+
+
+def test_the_owner_names_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "pod-7")
+    monkeypatch.setattr("os.getpid", lambda: 42)
+    assert load_settings().owner == "pod-7:42"
