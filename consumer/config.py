@@ -144,7 +144,7 @@ def load_labels(folder: Path) -> Mapping[str, str]:
     labels = _parse(
         _ScoringFile, "scoring_config.yaml", {"labels": raw.get("labels", {})}, {}, problems
     )
-    if labels is None:
+    if problems or labels is None:
         raise ConfigError(problems)
     return labels.labels
 

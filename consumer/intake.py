@@ -115,13 +115,18 @@ class Intake:
         self._invalid = InvalidShare(settings.invalid_share)
         self._stopping = False
         self._paused = False
-        self._joined_at: float | None = None
+        self._joined = False
+        self._busy = False
+        # When something last went on: a place in the group, a batch, the end of a pause.
+        self._moved_at = 0.0
         self._broker = KafkaBroker(
             settings.bootstrap,
             client_id="score-consumer",
             logger=logging.getLogger("faststream"),
             log_level=logging.DEBUG,
             apply_types=False,
+            # It would hold a producer and an admin client as well, for nothing.
+            consumer_only=True,
         )
         self._subscriber = self._broker.subscriber(
             settings.topic,
@@ -143,7 +148,7 @@ class Intake:
     @property
     def joined(self) -> bool:
         """Whether the consumer group has given us a place (maybe without a partition)."""
-        return self._joined_at is not None
+        return self._joined
 
     async def run(self, stop: asyncio.Event) -> None:
         """Joins the group, waiting for Kafka where it is away; leaves it at `stop`.
@@ -185,6 +190,7 @@ class Intake:
             log.warning("intake_paused", pending=pending, high_water=self._settings.high_water)
         elif self._paused and pending <= self._settings.high_water // 2:
             self._paused = False
+            self._moved()
             log.info("intake_resumed", pending=pending)
         metrics.INTAKE_PAUSED.set(self._paused)
         self._apply_pause()
@@ -196,12 +202,12 @@ class Intake:
         one sign of life is when a partition was last polled.
         """
         consumer = self._consumer
-        if consumer is None or self._joined_at is None:
+        # A batch that waits for the database ticks by itself, and meanwhile nothing is polled.
+        if consumer is None or not self._joined or self._busy:
             return
         partitions = consumer.assignment() - consumer.paused()
-        polled = [consumer.last_poll_timestamp(p) or -1 for p in partitions]
-        since_join = monotonic() - self._joined_at
-        silent_s = time() - max(polled) / 1000 if polled and max(polled) > 0 else since_join
+        polled = max((consumer.last_poll_timestamp(p) or 0 for p in partitions), default=0)
+        silent_s = min(time() - polled / 1000, monotonic() - self._moved_at)
         if not partitions or silent_s < self._settings.stale_after_s:
             self._heartbeat.tick()
         else:
@@ -211,8 +217,13 @@ class Intake:
     def _consumer(self) -> AIOKafkaConsumer | None:
         return self._subscriber.consumer
 
+    def _moved(self) -> None:
+        self._moved_at = monotonic()
+        self._heartbeat.tick()
+
     def _on_assigned(self) -> None:
-        self._joined_at = monotonic()
+        self._joined = True
+        self._moved()
         self._apply_pause()
 
     def _apply_pause(self) -> None:
@@ -227,12 +238,16 @@ class Intake:
 
     async def _handle(self, batch: Sequence[Any]) -> None:
         """FastStream's handler. It swallows what a handler raises, so nothing may leave here."""
+        self._busy = True
         try:
             await self._take([record_of(raw) for raw in batch])
         except Exception as error:  # noqa: BLE001 - reported below; here is the last chance
             if not self._stopping:
                 self._stopping = True
                 self._fail(error)
+        finally:
+            self._busy = False
+            self._moved()
 
     async def _take(self, records: Sequence[Record]) -> None:
         if self._stopping:

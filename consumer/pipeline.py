@@ -108,7 +108,10 @@ class Pipeline:
     patience: Patience
 
     async def run(self, request: ClaimedRequest, now: Callable[[], datetime]) -> Outcome:
-        """The request's outcome. `now` is the database's clock. Raises LeaseLost only."""
+        """The request's outcome. `now` is the database's clock.
+
+        Raises LeaseLost, and NotReachable where the database is away.
+        """
         try:
             return await self._score(request, now)
         except AlreadyBeingScored:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,23 +60,25 @@ class Producer:
         """
         producer = await self._started()
         tasks = [asyncio.ensure_future(self._send_one(producer, row)) for row in rows]
-        _, late = await asyncio.wait(tasks, timeout=timeout_s)
-        for task in late:
-            task.cancel()
+        try:
+            _, late = await asyncio.wait(tasks, timeout=timeout_s)
+        finally:
+            for task in tasks:
+                task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         errors = [result if isinstance(result, BaseException) else None for result in results]
-        if all(errors):
+        if late or all(errors):
             # A producer can break for good (a fenced or lost producer id): begin with a new one.
+            # And what is late must not be sent by this one while it is sent again.
             await self.close()
         return errors
 
     async def _send_one(self, producer: AIOKafkaProducer, row: OutboxRow) -> None:
-        await producer.send_and_wait(
-            row.topic,
-            value=row.payload,
-            key=row.key,
-            headers=[sent_header(stored) for stored in row.headers],
-        )
+        headers = [sent_header(stored) for stored in row.headers]
+        if row.key is None and row.payload is None:
+            await _send_nothing(producer, row.topic, headers)
+        else:
+            await producer.send_and_wait(row.topic, value=row.payload, key=row.key, headers=headers)
 
     async def _started(self) -> AIOKafkaProducer:
         if self._producer is not None:
@@ -89,6 +92,9 @@ class Producer:
             raise NotReachable(
                 f"Kafka at {self._bootstrap} does not answer: {str(error) or type(error).__name__}"
             ) from error
+        except asyncio.CancelledError:
+            await _stop(producer)
+            raise
         self._producer = producer
         return producer
 
@@ -99,10 +105,35 @@ class Producer:
             await _stop(producer)
 
 
+async def _send_nothing(
+    producer: AIOKafkaProducer, topic: str, headers: list[tuple[str, bytes]]
+) -> None:
+    """A record with neither key nor value. Others may write one; aiokafka's `send` refuses it."""
+    batch = producer.create_batch()
+    batch.append(key=None, value=None, timestamp=None, headers=headers)
+    batch.close()
+    partition = min(await producer.partitions_for(topic))
+    await (await producer.send_batch(batch, topic, partition=partition))
+
+
 async def _stop(producer: AIOKafkaProducer) -> None:
-    try:
+    """Ends a producer without sending what it still holds: that is in the outbox.
+
+    aiokafka's own `stop` sends first. When the broker hangs that takes as long as the broker likes,
+    and then everything arrives a second time, long after its successor sent it.
+    """
+    sending = producer._sender.sender_task  # noqa: SLF001
+    with contextlib.suppress(KafkaError, OSError, TimeoutError):
         async with asyncio.timeout(STOP_TIMEOUT_S):
-            await producer.stop()
-    except (KafkaError, OSError, TimeoutError):
-        # What it still held is in the outbox, and will be sent again.
-        return
+            if sending is not None:
+                await _cancelled(sending)
+            await producer.client.close()
+    producer._closed = True  # noqa: SLF001 - or it would warn of not being stopped
+
+
+async def _cancelled(sending: asyncio.Task[None]) -> None:
+    sending.cancel()
+    await asyncio.sleep(0)
+    # At the first one it begins to wait for the request under way; the second ends that as well.
+    sending.cancel()
+    await asyncio.wait([sending])

@@ -6,13 +6,13 @@ computed again by hand.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 from consumer.scoring.profile import Profile, Scale
+from consumer.scoring.rounding import exact, round_half_up
 from consumer.scoring.rules import SCORERS, NotApplicable
 from consumer.scoring.session import Session
 
@@ -73,19 +73,10 @@ class Total:
         return tuple(c.id for c in applied[:WEAKEST_SHOWN])
 
 
-def round_half_up(value: float | Fraction) -> int:
-    """The nearest integer, .5 upwards."""
-    return math.floor(_exact(value) + Fraction(1, 2))
-
-
 def on_scale(x: float | Fraction, scale: Scale) -> int:
     """round_half_up(min + x * (max - min)) for x in 0-1."""
     # Exact arithmetic: 0.285 * 100 is 28.499999999999996 in binary floating point.
-    return round_half_up(scale.min + _exact(x) * (scale.max - scale.min))
-
-
-def _exact(x: float | Fraction) -> Fraction:
-    return x if isinstance(x, Fraction) else Fraction(repr(x))
+    return round_half_up(scale.min + exact(x) * (scale.max - scale.min))
 
 
 def rule_scores(profile: Profile, session: Session) -> tuple[CriterionScore, ...]:
@@ -115,7 +106,7 @@ def weighted_mean(scores: tuple[CriterionScore, ...]) -> int:
 
     Raises NothingToScore with the reasons where none does.
     """
-    applied = [(Fraction(c.score), _exact(c.weight)) for c in scores if c.score is not None]
+    applied = [(Fraction(c.score), exact(c.weight)) for c in scores if c.score is not None]
     if not applied:
         reasons = "; ".join(f"{c.id}: {c.not_applicable}" for c in scores)
         raise NothingToScore(f"no criterion applies to this session ({reasons})")

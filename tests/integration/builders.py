@@ -28,7 +28,8 @@ from tests.support.topics import Topics
 ADDRESSES = Addresses(
     source="/tests",
     topics={
-        name: name for name in ("score.completed", "quality_risk", "score.failed", "score.requested")
+        name: name
+        for name in ("score.completed", "quality_risk", "score.failed", "score.requested")
     },
 )
 PROFILE = "alert-investigation"
@@ -177,11 +178,11 @@ async def scored(store: Store, incoming: IncomingRequest, **changes: Any) -> Sco
     return replace(made, scored_at=await store.complete(claimed, made))
 
 
-async def persistently(act: Callable[[], Awaitable[Any]]) -> Any:
+async def persistently(act: Callable[..., Awaitable[Any]], *args: Any) -> Any:
     """Tries again on NotReachable, as every loop does: a deadlock is one of its reasons."""
     while True:
         try:
-            return await act()
+            return await act(*args)
         except NotReachable:
             await asyncio.sleep(0.01)
 
@@ -262,9 +263,7 @@ async def producing(bootstrap: str) -> AsyncIterator[AIOKafkaProducer]:
         await producer.stop()
 
 
-async def published(
-    bootstrap: str, topic: str
-) -> list[ConsumerRecord[bytes | None, bytes | None]]:
+async def published(bootstrap: str, topic: str) -> list[ConsumerRecord[bytes | None, bytes | None]]:
     """All records that a topic holds now."""
     places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     consumer = AIOKafkaConsumer(

@@ -43,7 +43,8 @@ SELECT id, step, 'step' FROM score_alternative_approaches, generate_series(1, 2)
 INSERT INTO score_requests (request_id, session_id, force_rescore, triggered_by, priority, state,
     score_id, requested_at, received_at, finished_at)
 SELECT md5('request' || n)::uuid, 's' || n % 5000, false, 'tests', n % 10, 'completed',
-    md5('score' || n)::uuid, now(), now() - make_interval(mins => n), now() - make_interval(mins => n)
+    md5('score' || n)::uuid, now(), now() - make_interval(mins => n),
+    now() - make_interval(mins => n)
 FROM generate_series(0, 14999) n;
 
 INSERT INTO score_requests (request_id, session_id, force_rescore, triggered_by, priority,
@@ -71,7 +72,7 @@ FROM generate_series(1, 20000) n;
 
 # Plain parameters for each query, as SQL.
 REQUEST = "md5('request30001')::uuid"
-TOKEN = "md5('token30001')::uuid"
+LEASE = "md5('token30001')::uuid"
 INCOMING = """ARRAY[gen_random_uuid()], ARRAY['s15001'], ARRAY[NULL]::text[], ARRAY[false],
     ARRAY['x'], ARRAY[5]::smallint[], ARRAY[now()], ARRAY['t'], ARRAY[0], ARRAY[0]::bigint[],
     ARRAY[NULL]::text[], ARRAY[NULL]::text[]"""
@@ -93,9 +94,9 @@ HOT = {
     "waiters": (REQUEST, {"score_requests_waiters"}),
     "outbox_page": ("500", {"outbox_pkey"}),
     "current_score": ("'s77', 'p1', repeat('a', 64)", {"one_current_score"}),
-    "begin_scoring": (f"{REQUEST}, {TOKEN}, 'p2'", {"score_requests_pkey"}),
-    "lock_request": (f"{REQUEST}, {TOKEN}", {"score_requests_pkey"}),
-    "renew_leases": (f"ARRAY[{REQUEST}], ARRAY[{TOKEN}], 60", {"score_requests_pkey"}),
+    "begin_scoring": (f"{REQUEST}, {LEASE}, 'p2'", {"score_requests_pkey"}),
+    "lock_request": (f"{REQUEST}, {LEASE}", {"score_requests_pkey"}),
+    "renew_leases": (f"ARRAY[{REQUEST}], ARRAY[{LEASE}], 60", {"score_requests_pkey"}),
     "retire_score": ("'s77', 'p1'", {"one_current_score"}),
     "insert_waiters": (INCOMING, {"one_active_request", "score_requests_pkey"}),
     "session_requests": ("'s77'", {"score_requests_by_session"}),

@@ -199,7 +199,9 @@ async def test_an_unknown_database_is_a_config_error_without_the_password(databa
 async def _is_trusted(dsn: str) -> bool:
     parts = urlsplit(dsn)
     try:
-        await execute(with_parts(dsn, netloc=f"{parts.username}:x@{parts.hostname}:{parts.port}"), "")
+        await execute(
+            with_parts(dsn, netloc=f"{parts.username}:x@{parts.hostname}:{parts.port}"), ""
+        )
     except asyncpg.InvalidAuthorizationSpecificationError:
         return False
     return True

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -179,6 +180,14 @@ async def test_requests_and_dead_letters_are_stored_together_or_not_at_all(
     ]
 
 
+async def test_a_value_that_fits_no_column_is_no_outage(store: Store, database: str) -> None:
+    """Whoever waits for the server to come back would wait for ever."""
+    with pytest.raises(asyncpg.DataError):
+        await store.accept([request(priority=2**40)], [])
+
+    assert await value(database, "SELECT count(*) FROM score_requests") == 0
+
+
 # ── coalescing ──────────────────────────────────────────────────────────────
 
 
@@ -200,9 +209,7 @@ async def test_what_is_asked_twice_waits_for_the_first(
     assert [claimed.request_id for claimed in await claim(store, 10)] == leaders
 
 
-async def test_a_waiter_can_join_while_its_leader_is_worked_on(
-    store: Store, database: str
-) -> None:
+async def test_a_waiter_can_join_while_its_leader_is_worked_on(store: Store, database: str) -> None:
     leader, waiter = request(), request()
     await store.accept([leader], [])
     await claim_one(store)
@@ -316,9 +323,7 @@ async def test_concurrent_accepts_lose_nothing_and_leave_one_leader(
     batches = [random.sample(asked, 30) for _ in range(7)]
     batches.append([one for one in asked if not any(one in batch for batch in batches)])
 
-    new = await asyncio.gather(
-        *(persistently(lambda batch=batch: store.accept(batch, [])) for batch in batches)
-    )
+    new = await asyncio.gather(*(persistently(store.accept, batch, []) for batch in batches))
 
     rows = await requests_by_id(database)
     assert rows.keys() == {one.request_id for one in asked}
@@ -414,13 +419,13 @@ async def test_whoever_reaches_the_leader_first_decides_over_the_waiter(
     transaction = blocker.transaction()
     await transaction.start()
     await blocker.execute("SELECT FROM score_requests FOR UPDATE")
-    steps = {
-        "waiter": lambda: store.accept([waiter], []),
-        "end": lambda: store.end(claimed, GAVE_UP),
+    steps: dict[str, Coroutine[Any, Any, Any]] = {
+        "waiter": store.accept([waiter], []),
+        "end": store.end(claimed, GAVE_UP),
     }
     tasks = []
     for name in (first, *(steps.keys() - {first})):
-        tasks.append(asyncio.create_task(steps[name]()))
+        tasks.append(asyncio.create_task(steps[name]))
         await until_blocked(database, len(tasks))
 
     await transaction.rollback()
@@ -448,7 +453,7 @@ async def claim_named(store: Store, session: str) -> ClaimedRequest:
 
 async def _accept_soon(store: Store, waiter: IncomingRequest) -> None:
     await asyncio.sleep(random.random() * 0.006)
-    await persistently(lambda: store.accept([waiter], []))
+    await persistently(store.accept, [waiter], [])
 
 
 async def _end(store: Store, end: str, claimed: ClaimedRequest) -> None:
@@ -462,6 +467,121 @@ async def _end(store: Store, end: str, claimed: ClaimedRequest) -> None:
     else:
         await asyncio.sleep(random.random() * 0.004)
         await store.end(claimed, GAVE_UP)
+
+
+# ── cancelling ──────────────────────────────────────────────────────────────
+
+
+async def test_a_cancelled_request_is_over_for_whoever_works_on_it(
+    store: Store, database: str
+) -> None:
+    await store.register_criteria(CRITERIA)
+    await store.accept([request(trace=TRACE)], [])
+    claimed = await claim_one(store)
+    await begin(store, claimed)
+
+    assert await store.cancel(claimed.request_id, by="ops") is True
+
+    before = await row_counts(database)
+    with pytest.raises(LeaseLost):
+        await store.complete(claimed, score(claimed))
+    assert await row_counts(database) == before
+    (row,) = await fetch(database, "SELECT * FROM score_requests")
+    assert (row["state"], row["error_code"]) == ("cancelled", "cancelled")
+    assert "ops" in row["error_message"]
+    (told,) = await fetch(database, "SELECT * FROM outbox")
+    assert told["type"] == "score.failed"
+    data = json.loads(told["payload"])
+    assert (data["request_id"], data["state"]) == (str(claimed.request_id), "cancelled")
+    assert dict(json.loads(told["headers"]))["traceparent"] == TRACE["traceparent"]
+
+
+async def test_those_who_waited_for_a_cancelled_request_go_on_without_it(
+    store: Store, database: str
+) -> None:
+    leader, *waiters = (request() for _ in range(3))
+    for one in (leader, *waiters):
+        await store.accept([one], [])
+
+    assert await store.cancel(waiters[0].request_id, by="ops")
+    assert await store.cancel(leader.request_id, by="ops")
+
+    rows = await requests_by_id(database)
+    assert rows[waiters[0].request_id]["state"] == "cancelled"
+    assert rows[waiters[1].request_id]["coalesced_into"] is None
+    assert (await claim_one(store)).request_id == waiters[1].request_id
+    assert (await row_counts(database))["outbox"] == 2
+
+
+async def test_only_what_is_not_finished_can_be_cancelled(store: Store, database: str) -> None:
+    made = await scored(store, request())
+    before = await requests_by_id(database), await row_counts(database)
+
+    assert not await store.cancel(made.request_id, by="ops")
+    assert not await store.cancel(uuid4(), by="ops")
+
+    assert (await requests_by_id(database), await row_counts(database)) == before
+
+
+async def test_a_request_is_cancelled_or_completed_never_both(store: Store, database: str) -> None:
+    await store.register_criteria(CRITERIA)
+    for number in range(15):
+        leader, waiter = request(f"s{number}"), request(f"s{number}")
+        await store.accept([leader], [])
+        await store.accept([waiter], [])
+        claimed = await claim_named(store, f"s{number}")
+
+        cancelled, *_ = await asyncio.gather(
+            store.cancel(claimed.request_id, by="ops"),
+            store.complete(claimed, score(claimed)),
+            store.cancel(waiter.request_id, by="ops"),
+            return_exceptions=True,
+        )
+
+        row = (await requests_by_id(database))[claimed.request_id]
+        assert row["state"] == ("cancelled" if cancelled else "completed")
+
+    finished = "SELECT count(*) FROM score_requests WHERE finished_at IS NOT NULL"
+    answers = (
+        "SELECT count(DISTINCT convert_from(payload, 'UTF8')::json->>'request_id') FROM outbox"
+    )
+    assert await value(database, answers) == await value(database, finished)
+    assert (await row_counts(database))["outbox"] == await value(database, finished)
+    orphans = """
+        SELECT count(*) FROM score_requests w
+        JOIN score_requests l ON w.coalesced_into = l.request_id
+        WHERE w.state = 'pending' AND l.finished_at IS NOT NULL
+    """
+    assert await value(database, orphans) == 0
+
+
+# ── pruning ─────────────────────────────────────────────────────────────────
+
+
+async def test_pruning_deletes_old_finished_requests_and_keeps_scores(
+    store: Store, database: str
+) -> None:
+    old, recent = await scored(store, request("old")), await scored(store, request("recent"))
+    await store.accept([request("failed")], [])
+    await store.end(await claim_one(store), GAVE_UP)
+    await store.accept([request("waiting"), request("waiting")], [])
+    await execute(
+        database,
+        "UPDATE score_requests SET received_at = now() - interval '99 d', finished_at = "
+        "CASE WHEN finished_at IS NULL THEN NULL ELSE now() - interval '99 d' END "
+        "WHERE session_id <> 'recent'",
+    )
+
+    deleted = [await store.prune(older_than_days=90, batch=1) for _ in range(3)]
+
+    assert deleted == [1, 1, 0]
+    left = await fetch(database, "SELECT session_id FROM score_requests ORDER BY 1")
+    assert [row["session_id"] for row in left] == ["recent", "waiting", "waiting"]
+    kept = await fetch(database, "SELECT score_id FROM session_scores WHERE is_current")
+    assert {row["score_id"] for row in kept} == {old.score_id, recent.score_id}
+    # Nothing has forgotten the score: it answers again.
+    await store.accept([request("old", priority=9)], [])
+    assert await begin(store, (await claim(store))[0]) == old
 
 
 # ── claiming ────────────────────────────────────────────────────────────────
@@ -528,9 +648,7 @@ async def test_what_is_not_due_yet_is_not_claimed(store: Store, database: str) -
     assert len(await claim(store)) == 1
 
 
-async def test_a_locked_request_is_passed_over_without_waiting(
-    store: Store, database: str
-) -> None:
+async def test_a_locked_request_is_passed_over_without_waiting(store: Store, database: str) -> None:
     await store.accept([request("s1", priority=9), request("s2", priority=1)], [])
     other = await asyncpg.connect(database)
     transaction = other.transaction()
@@ -545,9 +663,7 @@ async def test_a_locked_request_is_passed_over_without_waiting(
     assert [one.session_id for one in claimed] == ["s2"]
 
 
-async def test_claimers_at_the_same_time_never_share_a_request(
-    store: Store, database: str
-) -> None:
+async def test_claimers_at_the_same_time_never_share_a_request(store: Store, database: str) -> None:
     await store.accept([request(f"s{number}") for number in range(200)], [])
 
     async def drain() -> list[UUID]:
@@ -577,8 +693,7 @@ async def _drained(store: Store) -> list[UUID]:
 async def expire(dsn: str, session: str) -> None:
     await execute(
         dsn,
-        "UPDATE score_requests SET lease_expires_at = now() - interval '1 s' "
-        "WHERE session_id = $1",
+        "UPDATE score_requests SET lease_expires_at = now() - interval '1 s' WHERE session_id = $1",
         session,
     )
 
@@ -642,9 +757,7 @@ async def test_two_who_free_at_the_same_time_count_once(store: Store, database: 
 # ── putting back ────────────────────────────────────────────────────────────
 
 
-async def test_a_retry_counts_keeps_its_deadline_and_says_why(
-    store: Store, database: str
-) -> None:
+async def test_a_retry_counts_keeps_its_deadline_and_says_why(store: Store, database: str) -> None:
     await store.accept([request()], [])
     claimed = await claim_one(store)
     await begin(store, claimed)

@@ -12,14 +12,15 @@ from consumer.scoring.aggregate import (
     CriterionScore,
     NothingToScore,
     aggregate,
+    band,
     free_form,
     judge_scores,
     on_scale,
-    round_half_up,
     rule_scores,
     weighted_mean,
 )
 from consumer.scoring.profile import Scale
+from consumer.scoring.rounding import round_half_up
 from tests.unit.builders import (
     free_form_profile,
     judged,
@@ -266,6 +267,20 @@ def test_the_weakest_three_come_lowest_first_and_in_order_on_a_tie() -> None:
     )
     assert total.weakest == ("b", "e", "a")
     assert aggregate(profile(), (line("a", 0), line("b", None))).weakest == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("totals", "name"),
+    [
+        ((0, 44), "failed"),
+        ((45, 59), "weak"),
+        ((60, 74), "adequate"),
+        ((75, 89), "good"),
+        ((90, 100), "near-perfect"),
+    ],
+)
+def test_the_bands_of_the_judge_s_prompt(totals: tuple[int, int], name: str) -> None:
+    assert [band(total) for total in totals] == [name, name]
 
 
 # --- Without criteria --------------------------------------------------------------------------

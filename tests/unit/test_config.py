@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 import yaml
 
-from consumer.config import Config, JudgeConfig, PriceOverride, load, load_profile
+from consumer.config import (
+    Config,
+    JudgeConfig,
+    PriceOverride,
+    desk_profile,
+    load,
+    load_labels,
+    load_profile,
+)
 from consumer.errors import ConfigError
 from consumer.resources import resource
 from tests.unit.builders import TEMPLATE, judged, raw_profile, ruled
@@ -107,6 +115,18 @@ def test_the_chosen_provider(write: Write) -> None:
     assert (judge.name, judge.model, judge.api_key) == ("main", "small", "secret")
     assert judge.provider.price == PriceOverride(input_per_million=1, output_per_million=2.5)
     assert (judge.provider.context_window, judge.provider.max_output_tokens) == (128_000, 8192)
+    assert judge.provider.timeout_s == 120
+
+
+def test_the_smallest_provider(write: Write) -> None:
+    limits = {"context_window": 1024, "max_output_tokens": 256, "timeout_s": 0.1}
+    price = {"price": {"input_per_million": 0, "output_per_million": 0}}
+    files = {
+        "scoring_config.yaml": scoring(scoring={"llm_provider": "main"}),
+        "llm_providers.yaml": {"main": PROVIDER | limits | price},
+    }
+    provider = chosen(load(write(files), {})).provider
+    assert provider.model_dump() == PROVIDER | limits | price | {"api_key_env": None}
 
 
 def test_a_model_of_the_scoring_file_comes_before_the_provider_s(write: Write) -> None:
@@ -167,11 +187,22 @@ def test_what_other_providers_lack_does_not_matter(write: Write) -> None:
         ({"type": "bard"}, "type: Input should be 'openai'"),
         ({"base_url": "llm.example"}, "base_url: String should match pattern '^https?://'"),
         ({"model": ""}, "model: String should have at least 1 character"),
-        ({"context_window": 10}, "context_window: Input should be greater than or equal to 1024"),
+        ({"context_window": 1023}, "context_window: Input should be greater than or equal to 1024"),
+        ({"max_output_tokens": 255}, "max_output_tokens: Input should be greater than or equal to"),
+        ({"timeout_s": 0}, "timeout_s: Input should be greater than 0"),
+        ({"timeout_s": 600.1}, "timeout_s: Input should be less than or equal to 600"),
         ({"api_key": "sk-1"}, "api_key: Extra inputs are not permitted"),
         (
             {"price": {"input_per_million": float("nan"), "output_per_million": 1}},
             "price.input_per_million: Input should be ",
+        ),
+        (
+            {"price": {"input_per_million": float("inf"), "output_per_million": 1}},
+            "price.input_per_million: Input should be a finite number",
+        ),
+        (
+            {"price": {"input_per_million": 1, "output_per_million": -0.1}},
+            "price.output_per_million: Input should be greater than or equal to 0",
         ),
         (
             {"price": {"input_per_million": 1, "output_per_million": float("inf")}},
@@ -228,14 +259,10 @@ def test_unusable_prompts_are_told_by_name(write: Write) -> None:
 
 def test_a_profile_s_prompt_must_exist(write: Write) -> None:
     files = {"profiles/review.yaml": raw_profile(judge={"prompt": "long_prompt"})}
-    assert problems(write(files)) == [
-        "profile review: judge.prompt: there is no 'long_prompt' in scoring_config.yaml; "
-        "there are: judge_prompt"
-    ]
-    assert problems(write({"scoring_config.yaml": {"labels": {}}})) == [
-        "profile review: judge.prompt: there is no 'judge_prompt' in scoring_config.yaml; "
-        "there are: none"
-    ]
+    told = "profile review: judge.prompt: there is no {} in scoring_config.yaml; there are: {}"
+    assert problems(write(files)) == [told.format("'long_prompt'", "judge_prompt")]
+    without = {"scoring_config.yaml": {"labels": {}}, "profiles/review.yaml": raw_profile()}
+    assert problems(write(without)) == [told.format("'judge_prompt'", "none")]
 
 
 def test_a_profile_of_rules_needs_no_prompt(write: Write) -> None:
@@ -288,6 +315,48 @@ def test_a_profile_from_a_file_of_its_own(write: Write) -> None:
     assert (loaded.id, told) == ("review", ["earlier"])
     assert load_profile(write() / "nobody.yaml", told) is None
     assert len(told) == 2
+
+
+# --- At one's desk ------------------------------------------------------------------------------
+
+
+def test_a_desk_s_profile_by_its_file_or_its_id(write: Write) -> None:
+    folder = write({"profiles/other.yml": raw_profile(id="other")})
+    told: list[str] = []
+    for name in ("other", str(folder / "profiles" / "other.yml")):
+        found = desk_profile(name, folder, told)
+        assert found is not None
+        assert found.id == "other"
+    assert told == []
+
+
+def test_an_unknown_desk_profile_names_the_known(write: Write) -> None:
+    folder, told = write({"profiles/other.yaml": raw_profile(id="other")}), list[str]()
+    assert desk_profile("vibes", folder, told) is None
+    assert told == ["--profile: there is no 'vibes'; there are: other, review"]
+    told.clear()
+    assert desk_profile(str(folder / "vibes.yaml"), folder, told) is None
+    assert told == [f"{folder / 'vibes.yaml'}: No such file or directory"]
+
+
+def test_a_desk_profile_that_may_be_in_a_broken_file_is_not_called_unknown(write: Write) -> None:
+    told: list[str] = []
+    assert desk_profile("vibes", write({"profiles/vibes.yaml": "id: ["}), told) is None
+    (problem,) = told
+    assert problem.startswith("vibes.yaml: not valid YAML")
+
+
+def test_labels_alone(write: Write) -> None:
+    labels = {"BuildFailed": "${LABEL:-code}"}
+    rest = scoring(labels=labels, scoring={"enabled": "${NOT_SET}"})
+    assert load_labels(write({"scoring_config.yaml": rest})) == {"BuildFailed": "code"}
+    assert load_labels(write({"scoring_config.yaml": scoring()})) == {}
+
+
+@pytest.mark.parametrize("content", ["[", {"labels": {"A": 1}}, {"labels": ["A"]}, None])
+def test_labels_that_cannot_be_read_are_told(write: Write, content: Any) -> None:
+    with pytest.raises(ConfigError, match=r"scoring_config\.yaml"):
+        load_labels(write({"scoring_config.yaml": content}))
 
 
 # --- What is wrong is told ---------------------------------------------------------------------

@@ -65,9 +65,7 @@ def mcp(at_us: int, tool: str = "pods_get", **details: Any) -> dict[str, Any]:
 
 
 def tool_list(at_us: int, **available: list[dict[str, Any]]) -> dict[str, Any]:
-    return mcp(
-        at_us, "", communication_type="tool_list", tool_result={}, available_tools=available
-    )
+    return mcp(at_us, "", communication_type="tool_list", tool_result={}, available_tools=available)
 
 
 def a_stage(name: str = "analysis", **changes: Any) -> dict[str, Any]:
@@ -360,7 +358,9 @@ def test_a_result_that_only_speaks_of_errors_is_no_failure(raw: Any) -> None:
 
 def test_parallel_stages_follow_the_one_that_holds_them() -> None:
     children = [
-        a_stage(name, parallel_type="multi_agent", llm_interactions=[llm(5, say("assistant", name))])
+        a_stage(
+            name, parallel_type="multi_agent", llm_interactions=[llm(5, say("assistant", name))]
+        )
         for name in ("left", "right")
     ]
     nested = a_stage("both", parallel_type="multi_agent", parallel_executions=children)
@@ -421,9 +421,7 @@ def test_model_calls_include_those_of_no_stage() -> None:
     stage = a_stage(llm_interactions=[llm(1, input_tokens=5, output_tokens=2, duration_ms=7)])
     level = [llm(9, model_name="mini", provider=None)]
     assert read(a_detail(stage, session_level_interactions=level)).llm_calls == (
-        LlmCall(
-            model="gpt-4o", provider="openai", input_tokens=5, output_tokens=2, duration_ms=7
-        ),
+        LlmCall(model="gpt-4o", provider="openai", input_tokens=5, output_tokens=2, duration_ms=7),
         LlmCall(model="mini", provider=None, input_tokens=0, output_tokens=0, duration_ms=None),
     )
 
@@ -498,9 +496,7 @@ def test_what_goes_into_tables_can_be_stored() -> None:
     calls = [llm(1, model_name=bad, provider=bad)]
     metadata = {"classification_label": bad}
     found = read(
-        a_detail(
-            a_stage(llm_interactions=calls), agent_type=bad, session_metadata=metadata
-        )
+        a_detail(a_stage(llm_interactions=calls), agent_type=bad, session_metadata=metadata)
     )
     assert (found.agent, found.label, found.model) == (good, good, (good, good))
 
@@ -521,9 +517,7 @@ def test_unknown_fields_are_ignored() -> None:
         ("stages.0.agent", a_detail({k: v for k, v in a_stage().items() if k != "agent"})),
         (
             "stages.1.parallel_executions.0.status",
-            a_detail(
-                a_stage(), a_stage(parallel_executions=[{**a_stage(), "status": None}])
-            ),
+            a_detail(a_stage(), a_stage(parallel_executions=[{**a_stage(), "status": None}])),
         ),
         (
             "stages.0.llm_interactions.0.details.conversation.messages.1.role",
@@ -542,10 +536,16 @@ def test_unknown_fields_are_ignored() -> None:
             a_detail(a_stage(mcp_communications=[mcp(1, tool_arguments=[1])])),
         ),
         ("alert_data", a_detail(alert_data="text")),
-        ("session_metadata.classification_label", a_detail(session_metadata={"classification_label": 5})),
-        ("session_level_interactions.0.details", a_detail(session_level_interactions=[{"id": "a", "timestamp_us": 1}])),
+        (
+            "session_metadata.classification_label",
+            a_detail(session_metadata={"classification_label": 5}),
+        ),
+        (
+            "session_level_interactions.0.details",
+            a_detail(session_level_interactions=[{"id": "a", "timestamp_us": 1}]),
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_missing_or_wrong_is_told_with_its_path(path: str, detail: Any) -> None:
     told = refused(detail)
     assert told.startswith(f"the History Service's answer can't be read: {path}: ")
@@ -583,9 +583,10 @@ def test_only_the_first_problems_are_told_and_none_at_length() -> None:
     "body", [b"", b"<html>", b"null", b"[]", b'{"session_id": "x"', b"\xff", b'{"a":' + b"[" * 9999]
 )
 def test_what_is_no_object_in_json_is_refused(body: bytes) -> None:
-    for shape in (Detail, FinalAnalysis):
-        with pytest.raises(HistoryInvalid, match="^the History Service's answer can't be read: "):
-            parse(shape, body)
+    with pytest.raises(HistoryInvalid, match=r"^the History Service's answer can't be read: "):
+        parse(Detail, body)
+    with pytest.raises(HistoryInvalid, match=r"^the History Service's answer can't be read: "):
+        parse(FinalAnalysis, body)
 
 
 def test_the_final_analysis_may_be_null_but_not_missing() -> None:
@@ -619,7 +620,7 @@ def check_against_the_wire(detail: dict[str, Any]) -> None:
             if event["details"]["communication_type"] == "tool_call"
         ]
         messages = [step for step in stage.steps if isinstance(step, Message)]
-        longest = max(
+        longest: list[dict[str, str]] = max(
             (e["details"]["conversation"]["messages"] for e in wire["llm_interactions"]),
             key=len,
             default=[],

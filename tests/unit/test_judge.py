@@ -320,7 +320,7 @@ async def test_the_schedule_of_retries(slept: list[float]) -> None:
 async def test_after_the_last_retry_the_error_is_told(slept: list[float]) -> None:
     before = calls_measured("main", "JudgeUnavailable")
     provider = ScriptedProvider([UNWELL] * 4)
-    with pytest.raises(JudgeUnavailable, match="^the judge answers 503$"):
+    with pytest.raises(JudgeUnavailable, match=r"^the judge answers 503$"):
         await asking(provider).judge(session(), REVIEW)
     assert slept == [1.0, 2.0, 4.0]
     assert provider.script == []

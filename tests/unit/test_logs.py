@@ -1,7 +1,6 @@
 """Log lines: one JSON object each, with the ids that are bound to the task."""
 
 import asyncio
-import io
 import json
 import logging
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ import pytest
 import structlog
 
 from consumer.logs import QUIET, set_up
+
+Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
@@ -31,21 +32,15 @@ def as_before() -> Iterator[None]:
     structlog.contextvars.clear_contextvars()
 
 
-@pytest.fixture
-def stderr(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    written = io.StringIO()
-    monkeypatch.setattr("sys.stderr", written)
-    return written
+def lines(capsys: Capture) -> list[dict[str, Any]]:
+    """What was logged, one object a line."""
+    return [json.loads(line) for line in capsys.readouterr().err.split("\n")[:-1]]
 
 
-def lines(stderr: io.StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in stderr.getvalue().splitlines()]
-
-
-def test_our_lines_are_json_with_time_level_and_logger(stderr: io.StringIO) -> None:
+def test_our_lines_are_json_with_time_level_and_logger(capsys: Capture) -> None:
     set_up("INFO", "json")
     structlog.get_logger("consumer.test").warning("failed", error_code="x", attempts=2)
-    (line,) = lines(stderr)
+    (line,) = lines(capsys)
     at = datetime.fromisoformat(line.pop("timestamp"))
     assert at.utcoffset() == timedelta(0)
     assert line == {
@@ -57,15 +52,15 @@ def test_our_lines_are_json_with_time_level_and_logger(stderr: io.StringIO) -> N
     }
 
 
-def test_libraries_lines_look_the_same(stderr: io.StringIO) -> None:
+def test_libraries_lines_look_the_same(capsys: Capture) -> None:
     set_up("INFO", "json")
     logging.getLogger("somelib").error("lost %s of %d", "one", 3)
-    (line,) = lines(stderr)
+    (line,) = lines(capsys)
     assert line.pop("timestamp")
     assert line == {"event": "lost one of 3", "level": "error", "logger": "somelib"}
 
 
-async def test_ids_are_bound_to_their_task(stderr: io.StringIO) -> None:
+async def test_ids_are_bound_to_their_task(capsys: Capture) -> None:
     set_up("INFO", "json")
     log = structlog.get_logger("consumer.test")
 
@@ -77,66 +72,66 @@ async def test_ids_are_bound_to_their_task(stderr: io.StringIO) -> None:
         log.info("after")
 
     await asyncio.gather(work("r-1"), work("r-2"))
-    found = [(line["event"], line.get("request_id")) for line in lines(stderr)]
+    found = [(line["event"], line.get("request_id")) for line in lines(capsys)]
     assert sorted(found, key=str) == sorted(
         [(e, r) for r in ("r-1", "r-2") for e in ("ours", "theirs")] + [("after", None)] * 2,
         key=str,
     )
 
 
-def test_whatever_is_logged_stays_on_its_line(stderr: io.StringIO) -> None:
+def test_whatever_is_logged_stays_on_its_line(capsys: Capture) -> None:
     set_up("INFO", "json")
     text = 'a\nb\r\n{"level": "fake"}\u2028\x00\ud800'
     structlog.get_logger("consumer.test").info("event\nevent", text=text)
-    (line,) = stderr.getvalue().split("\n")[:-1]
-    assert json.loads(line)["text"] == text
+    (line,) = lines(capsys)
+    assert (line["event"], line["text"]) == ("event\nevent", text)
 
 
-def test_an_exception_comes_with_its_trace_on_one_line(stderr: io.StringIO) -> None:
+def test_an_exception_comes_with_its_trace_on_one_line(capsys: Capture) -> None:
     set_up("INFO", "json")
     try:
         raise ValueError("what happened")
     except ValueError:
         structlog.get_logger("consumer.test").exception("internal_error")
         logging.getLogger("somelib").exception("library_error")
-    ours, theirs = lines(stderr)
+    ours, theirs = lines(capsys)
     for line in (ours, theirs):
         assert line["level"] == "error"
         assert line["exception"].startswith("Traceback")
         assert line["exception"].endswith("ValueError: what happened")
 
 
-def test_lines_below_the_level_are_left_out(stderr: io.StringIO) -> None:
+def test_lines_below_the_level_are_left_out(capsys: Capture) -> None:
     set_up("WARNING", "json")
     structlog.get_logger("consumer.test").info("quiet")
     logging.getLogger("somelib").info("quiet")
     structlog.get_logger("consumer.test").warning("heard")
-    assert [line["event"] for line in lines(stderr)] == ["heard"]
+    assert [line["event"] for line in lines(capsys)] == ["heard"]
 
 
 @pytest.mark.parametrize("name", QUIET)
-def test_chatty_libraries_are_heard_from_warnings_on(stderr: io.StringIO, name: str) -> None:
+def test_chatty_libraries_are_heard_from_warnings_on(capsys: Capture, name: str) -> None:
     set_up("DEBUG", "json")
     logging.getLogger(name).info("chatter")
     logging.getLogger(name).warning("trouble")
-    assert [line["event"] for line in lines(stderr)] == ["trouble"]
+    assert [line["event"] for line in lines(capsys)] == ["trouble"]
 
 
-def test_setting_up_twice_writes_once(stderr: io.StringIO) -> None:
+def test_setting_up_twice_writes_once(capsys: Capture) -> None:
     set_up("INFO", "json")
     set_up("INFO", "json")
     logging.getLogger("somelib").warning("once")
-    assert len(lines(stderr)) == 1
+    assert len(lines(capsys)) == 1
 
 
-def test_the_console_format_is_for_people(stderr: io.StringIO) -> None:
+def test_the_console_format_is_for_people(capsys: Capture) -> None:
     set_up("INFO", "console")
     structlog.get_logger("consumer.test").info("started", roles=["api"])
     try:
         raise ValueError("what happened")
     except ValueError:
         structlog.get_logger("consumer.test").exception("internal_error")
-    told = stderr.getvalue()
+    told = capsys.readouterr().err
     assert "started" in told
     assert "api" in told
     assert "what happened" in told

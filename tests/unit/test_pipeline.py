@@ -1,7 +1,8 @@
 """One request from its session to its outcome, and what trouble leads to."""
 
 import json
-from dataclasses import dataclass, field, replace
+import sys
+from dataclasses import dataclass, field, is_dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -178,6 +179,21 @@ def simple(**changes: Any) -> FakeHistory:
     return FakeHistory(session(**{"label": "simple", **changes}))
 
 
+def test_values_cannot_be_changed() -> None:
+    """Those that the pure rules, and so the pipeline, deal in."""
+    places = [name for name in sys.modules if name.startswith(("consumer.scoring.", "consumer.po"))]
+    own: list[Any] = [
+        value
+        for name in places
+        for value in vars(sys.modules[name]).values()
+        if is_dataclass(value) and getattr(value, "__module__", "") == name
+    ]
+    assert {Score, Session, ClaimedRequest} <= set(own)
+    for value in [*own, Completed, Reused, Failed, Retry, Release]:
+        assert value.__dataclass_params__.frozen, value
+        assert "__slots__" in vars(value), value
+
+
 # --- A new score -------------------------------------------------------------------------------
 
 
@@ -260,7 +276,9 @@ async def test_a_score_by_rules_asks_no_judge() -> None:
         },
         {"id": "tool_count", "weight": 1, "score": 90},
     )
-    assert score.judge == JudgeUsage()
+    assert score.judge == JudgeUsage(
+        provider=None, model=None, samples=0, input_tokens=0, output_tokens=0, cost_usd=None
+    )
     assert (score.reasoning, score.samples, score.confidence) == (None, (), 0.9)
     assert (score.missing_tools, score.approaches, score.injection_suspected) == ((), (), False)
     assert score.facts.duration_ms is None
@@ -300,7 +318,9 @@ async def test_the_id_of_a_score_follows_from_its_request() -> None:
 
 async def test_a_request_may_name_its_profile() -> None:
     assert (await World().score(claimed(profile_id="lean"))).profile_id == "lean"
-    assert (await World(history=simple()).score(claimed(profile_id="review"))).profile_id == "review"
+    assert (
+        await World(history=simple()).score(claimed(profile_id="review"))
+    ).profile_id == "review"
 
 
 async def test_an_unknown_profile_ends_the_request_and_names_the_known() -> None:
@@ -358,9 +378,7 @@ async def test_the_session_s_cost_is_known_in_full_or_not_at_all(
 async def test_scoring_switched_off() -> None:
     world = World(enabled=False)
     failed = await world.failure()
-    assert failed == Failed(
-        ErrorCode.SCORING_DISABLED, "scoring is switched off (SCORING_ENABLED)"
-    )
+    assert failed == Failed(ErrorCode.SCORING_DISABLED, "scoring is switched off (SCORING_ENABLED)")
     assert world.history.asked == []
 
 
@@ -466,9 +484,7 @@ async def test_trouble_starts_a_deadline(world: World, code: ErrorCode) -> None:
 
 async def test_a_session_still_running_is_waited_for_without_a_deadline() -> None:
     world = World(history=FakeHistory(SessionNotCompleted("the session is in_progress")))
-    expected = Retry(
-        ErrorCode.SESSION_NOT_COMPLETED, "the session is in_progress", 5.0, None
-    )
+    expected = Retry(ErrorCode.SESSION_NOT_COMPLETED, "the session is in_progress", 5.0, None)
     assert await world.run() == expected
 
 

@@ -42,6 +42,8 @@ def test_a_listed_model_without_a_price_for_tokens_is_not_free() -> None:
     # The list knows it, and knows no price for it.
     assert cost("cerebras", "qwen-3-coder-480b") is None
     assert cost("openai", "whisper-1") is None
+    assert cost("openai", "whisper-1", (0, 5)) is None
+    assert cost("openai", "whisper-1", (5, 0)) is None
 
 
 def test_an_override_comes_first() -> None:

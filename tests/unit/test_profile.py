@@ -112,7 +112,7 @@ def test_a_judge_s_profile_may_have_no_criteria() -> None:
 def test_an_unknown_scorer_names_those_that_exist() -> None:
     (problem,) = criterion_problems(ruled("vibes"), method="heuristic")
     allowed = ", ".join(["judge", *sorted(SCORERS)])
-    assert problem == f"criteria.0: unknown scorer 'vibes'; allowed: {allowed}"
+    assert problem == f"criteria.0.scorer: unknown scorer 'vibes'; allowed: {allowed}"
 
 
 @pytest.mark.parametrize("weight", [0, -1, -0.001])
@@ -168,6 +168,11 @@ def test_max_points_have_a_range(points: int) -> None:
     assert problem.endswith(f"(got {points})")
 
 
+def test_max_points_from_1_to_100() -> None:
+    ends = profile(criteria=[judged("a", max_points=1), judged("b", max_points=100)])
+    assert [c.max_points for c in ends.criteria] == [1, 100]
+
+
 def test_max_points_are_the_judge_s_matter() -> None:
     (problem,) = criterion_problems(ruled(max_points=25), method="heuristic")
     assert problem == "criteria.0: max_points is for criteria of the judge only"
@@ -198,6 +203,14 @@ def test_ids_are_plain(bad_id: str) -> None:
     assert problem.startswith("id: String should match pattern '^[A-Za-z0-9_-]{1,64}$'")
     (problem,) = criterion_problems(judged(bad_id))
     assert problem.startswith("criteria.0.id: String should match pattern")
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65])
+def test_a_prompt_s_name_has_a_length(name: str) -> None:
+    (problem,) = problems(judge={"prompt": name})
+    assert problem.startswith("judge.prompt: String should have at ")
+    assert profile(judge={"prompt": "x" * 64}).judge.prompt == "x" * 64
+    assert profile(judge={"prompt": "p"}).judge.prompt == "p"
 
 
 def test_a_profile_needs_a_label() -> None:

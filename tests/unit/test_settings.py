@@ -117,7 +117,7 @@ def test_the_database_s_password_is_never_shown(monkeypatch: pytest.MonkeyPatch)
 def test_settings_are_frozen() -> None:
     settings = load_settings()
     with pytest.raises(ValidationError, match="frozen"):
-        settings.worker_slots = 1  # type: ignore[misc]
+        settings.worker_slots = 1
 
 
 def test_the_owner_names_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,9 @@ DEFAULT_LABEL = "general"
 MAX_SHOWN_PROBLEMS = 5
 _OBSERVATION = re.compile(r"Observation:\s*([^\s:]+)")
 # What tools say when they fail although their call went through (`success` is then true).
-_ERROR_TEXT = re.compile(r"\s*(error\b|failed to |exception\b|traceback )", re.IGNORECASE)
+_ERROR_TEXT = re.compile(
+    r"\s*(error\b(?! (rate|budget|count))|failed to |exception\b|traceback )", re.IGNORECASE
+)
 _IS_ERROR = re.compile(r'"isError"\s*:\s*true')
 # A count or a time that a bigint and a double can hold; anything else is garbage, not a figure.
 Figure = Annotated[int, Field(ge=0, le=2**53)]

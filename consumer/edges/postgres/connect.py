@@ -22,6 +22,8 @@ UNREACHABLE = (
     TimeoutError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    # What asyncpg says of a connection that the server is just closing.
+    asyncpg.InternalClientError,
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
@@ -47,6 +49,8 @@ def translated(where: str) -> Iterator[None]:
     """Raises NotReachable for every error that means that the server is away for now."""
     try:
         yield
+    except asyncpg.DataError:
+        raise  # an InterfaceError by birth, but no waiting makes such a value fit
     except MISCONFIGURED as error:
         raise ConfigError([f"DATABASE_URL: Postgres at {where} refuses us: {error}"]) from error
     except UNREACHABLE as error:

@@ -1,0 +1,438 @@
+"""The outbox reaches Kafka: in order, unchanged, and nothing is forgotten before it arrived."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import random
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiokafka import ConsumerRecord
+
+from consumer import relay as relay_module
+from consumer.demo.servers import HOST, free_port
+from consumer.edges.kafka import Producer
+from consumer.edges.postgres.store import Store
+from consumer.errors import NotReachable
+from consumer.loops import Heartbeat, Signal
+from consumer.outgoing import OutboxRow
+from consumer.relay import PAGE, Relay
+from tests.integration.builders import (
+    addresses_of,
+    by_partition,
+    event,
+    execute,
+    numbers,
+    opened_store,
+    persistently,
+    published,
+    until,
+    value,
+)
+from tests.support.servers import KafkaServer
+from tests.support.topics import Topics
+
+
+@pytest_asyncio.fixture
+async def store(database: str, topics: Topics) -> AsyncIterator[Store]:
+    async with opened_store(database, addresses=addresses_of(topics)) as opened:
+        yield opened
+
+
+@contextlib.asynccontextmanager
+async def relaying(
+    store: Store,
+    bootstrap: str,
+    *,
+    idempotent: bool = False,
+    send_timeout_s: float = 20.0,
+    **options: Any,
+) -> AsyncIterator[Relay]:
+    """A relay as one replica has it; its producer is closed at the end."""
+    producer = Producer(bootstrap, idempotent=idempotent, options=options)
+    try:
+        yield Relay(
+            store=store,
+            producer=producer,
+            wake=Signal(),
+            heartbeat=Heartbeat("relay", limit_s=60),
+            send_timeout_s=send_timeout_s,
+        )
+    finally:
+        await producer.close()
+
+
+@contextlib.asynccontextmanager
+async def running(relay: Relay) -> AsyncIterator[None]:
+    """The relay at work; at the end it is told to stop, and waited for."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(relay.run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        relay.wake.set()
+        await task
+
+
+async def left(dsn: str) -> int:
+    """How many events are still to be sent."""
+    return int(await value(dsn, "SELECT count(*) FROM outbox"))
+
+
+async def is_empty(dsn: str) -> bool:
+    return await left(dsn) == 0
+
+
+def some_events(topics: Topics, count: int, *, start: int = 0) -> list[OutboxRow]:
+    return [event(start + n, topic=topics.completed) for n in range(count)]
+
+
+def assert_in_order(records: Sequence[ConsumerRecord[bytes | None, bytes | None]]) -> None:
+    """Events of the same key come in the order of the outbox."""
+    for partition in by_partition(records).values():
+        found = numbers(partition)
+        assert found == sorted(found)
+
+
+# ── what is sent ────────────────────────────────────────────────────────────
+
+
+async def test_an_event_arrives_as_it_was_stored(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics
+) -> None:
+    everything = bytes(range(256))
+    odd_name = base64.b64encode(b"na\0me").decode()
+    sent = [
+        event(topic=topics.completed, key=b"s1", payload=b'{"total_score": 74}', headers=[
+            ["ce_id", "1"], ["twice", "a"], ["twice", "b"], ["ümläut", "☃"], ["empty", ""],
+        ]),
+        event(topic=topics.failed, key=everything, payload=everything, headers=[]),
+        event(topic=topics.dlq, key=b"tombstone", payload=None, headers=[["null", None]]),
+        event(topic=topics.quality_risk, key=None, payload=b"no key", headers=[
+            ["binary", {"base64": base64.b64encode(everything).decode()}],
+            [{"base64": odd_name}, "odd"],
+        ]),
+    ]  # fmt: skip
+    await store.accept([], sent)
+
+    async with relaying(store, kafka.bootstrap) as relay:
+        assert await relay.send_page() == len(sent)
+
+    assert await left(database) == 0
+    found = {row.topic: await published(kafka.bootstrap, row.topic) for row in sent}
+    assert {topic: [(r.key, r.value, r.headers) for r in rs] for topic, rs in found.items()} == {
+        topics.completed: [
+            (
+                b"s1",
+                b'{"total_score": 74}',
+                (
+                    ("ce_id", b"1"),
+                    ("twice", b"a"),
+                    ("twice", b"b"),
+                    ("ümläut", "☃".encode()),
+                    ("empty", b""),
+                ),
+            )
+        ],
+        topics.failed: [(everything, everything, ())],
+        topics.dlq: [(b"tombstone", None, (("null", b""),))],
+        topics.quality_risk: [(None, b"no key", (("binary", everything), ("na\0me", b"odd")))],
+    }
+
+
+async def test_a_record_without_key_and_value_arrives_too(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics
+) -> None:
+    """Someone's tombstone without a key, on its way to the dead letters."""
+    nothing = event(topic=topics.dlq, key=None, payload=None, headers=[["why", "tombstone"]])
+    await store.accept([], [nothing, event(topic=topics.dlq)])
+
+    async with relaying(store, kafka.bootstrap, idempotent=kafka.idempotent) as relay:
+        assert await relay.send_page() == 2
+
+    assert await left(database) == 0
+    records = {record.value: record for record in await published(kafka.bootstrap, topics.dlq)}
+    assert (records[None].key, records[None].headers) == (None, (("why", b"tombstone"),))
+
+
+async def test_events_of_a_session_arrive_in_order_whatever_their_size(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics
+) -> None:
+    sent = [
+        event(n, topic=topics.completed, payload=b"x" * random.choice((10, 3_000, 9_000)))
+        for n in range(2 * PAGE + 7)
+    ]
+    await store.accept([], sent)
+
+    async with relaying(store, kafka.bootstrap, idempotent=kafka.idempotent) as relay:
+        assert [await relay.send_page() for _ in range(4)] == [PAGE, PAGE, 7, 0]
+
+    records = await published(kafka.bootstrap, topics.completed)
+    assert sorted(numbers(records)) == list(range(len(sent)))
+    assert len(by_partition(records)) > 1
+    assert_in_order(records)
+    assert await left(database) == 0
+
+
+async def test_an_idempotent_producer_sends_the_same(
+    store: Store, database: str, idempotent_kafka: KafkaServer, topics: Topics
+) -> None:
+    await store.accept([], some_events(topics, 300))
+
+    async with relaying(store, idempotent_kafka.bootstrap, idempotent=True) as relay:
+        assert await relay.send_page() == 300
+
+    records = await published(idempotent_kafka.bootstrap, topics.completed)
+    assert sorted(numbers(records)) == list(range(300))
+    assert_in_order(records)
+    assert await left(database) == 0
+
+
+async def test_what_kafka_refuses_stays_and_holds_nothing_else_up(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics
+) -> None:
+    too_large = event(1, topic=topics.completed, payload=b"x" * 50_000)
+    await store.accept(
+        [], [event(0, topic=topics.completed), too_large, event(2, topic=topics.completed)]
+    )
+
+    async with relaying(store, kafka.bootstrap, max_request_size=10_000) as relay:
+        assert await relay.send_page() == 2
+        assert await left(database) == 1
+        assert await value(database, "SELECT event_id FROM outbox") == too_large.event_id
+        assert await relay.send_page() == 0
+
+    assert sorted(numbers(await published(kafka.bootstrap, topics.completed))) == [0, 2]
+
+
+# ── one relay at a time ─────────────────────────────────────────────────────
+
+
+async def test_only_one_relay_sends_at_a_time(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics
+) -> None:
+    await store.accept([], some_events(topics, 5))
+
+    async with opened_store(database) as other, relaying(other, kafka.bootstrap) as relay:
+        async with store.outbox_page(10, idle_limit_s=30) as page:
+            assert page is not None
+            assert await relay.send_page() == 0
+            assert await published(kafka.bootstrap, topics.completed) == []
+        assert await left(database) == 5  # nobody said that they were sent
+
+        assert await relay.send_page() == 5
+    assert await left(database) == 0
+
+
+async def test_two_relays_send_nothing_twice(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics
+) -> None:
+    async with (
+        opened_store(database) as other,
+        relaying(store, kafka.bootstrap) as one,
+        relaying(other, kafka.bootstrap) as two,
+        running(one),
+        running(two),
+    ):
+        for start in range(0, 3000, 300):
+            await store.accept([], some_events(topics, 300, start=start))
+            one.wake.set()
+            two.wake.set()
+        await until(lambda: is_empty(database))
+
+    records = await published(kafka.bootstrap, topics.completed)
+    assert sorted(numbers(records)) == list(range(3000))
+    assert_in_order(records)
+
+
+async def test_a_frozen_relay_loses_its_place_to_another(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics
+) -> None:
+    await store.accept([], some_events(topics, 3))
+
+    async with opened_store(database) as other, relaying(other, kafka.bootstrap) as relay:
+
+        async def freeze() -> None:
+            async with store.outbox_page(10, idle_limit_s=0.3) as page:
+                assert page is not None
+                entries, connection = page
+                assert await relay.send_page() == 0
+                await asyncio.sleep(1)
+                assert await relay.send_page() == 3
+                # Awake again: what the other has sent is not ours to forget.
+                await store.accept([], some_events(topics, 1, start=3))
+                await store.outbox_sent(connection, entries)
+
+        with pytest.raises(NotReachable):
+            await freeze()
+        assert await left(database) == 1
+        assert await relay.send_page() == 1
+    assert sorted(numbers(await published(kafka.bootstrap, topics.completed))) == [0, 1, 2, 3]
+
+
+async def test_an_idle_relay_keeps_its_place_within_the_limit(
+    store: Store, database: str, topics: Topics
+) -> None:
+    await store.accept([], some_events(topics, 2))
+
+    async with store.outbox_page(10, idle_limit_s=5) as page:
+        assert page is not None
+        entries, connection = page
+        await asyncio.sleep(0.5)
+        await store.outbox_sent(connection, entries[:1])
+
+    assert await value(database, "SELECT seq FROM outbox") == entries[1].seq
+
+
+# ── stop ────────────────────────────────────────────────────────────────────
+
+
+async def test_at_stop_everything_is_sent(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics
+) -> None:
+    await store.accept([], some_events(topics, 2 * PAGE + 1))
+    stop = asyncio.Event()
+    stop.set()
+
+    async with relaying(store, kafka.bootstrap) as relay:
+        await relay.run(stop)
+
+    assert await left(database) == 0
+    records = await published(kafka.bootstrap, topics.completed)
+    assert sorted(numbers(records)) == list(range(2 * PAGE + 1))
+
+
+async def test_at_stop_without_kafka_the_outbox_is_left_to_others(
+    store: Store, database: str, topics: Topics
+) -> None:
+    await store.accept([], some_events(topics, 3))
+    stop = asyncio.Event()
+    stop.set()
+
+    async with asyncio.timeout(10), relaying(store, f"{HOST}:{free_port()}") as relay:
+        await relay.run(stop)
+
+    assert await left(database) == 3
+
+
+# ── servers that are away ───────────────────────────────────────────────────
+
+
+async def test_without_kafka_events_stay(store: Store, database: str, topics: Topics) -> None:
+    await store.accept([], some_events(topics, 3))
+
+    async with relaying(store, f"{HOST}:{free_port()}") as relay:
+        with pytest.raises(NotReachable, match=f"Kafka at {HOST}"):
+            await relay.send_page()
+
+        assert await left(database) == 3
+        async with store.outbox_page(10, idle_limit_s=5) as page:
+            assert page is not None  # the lock is free again
+
+
+async def test_events_wait_for_a_killed_broker_and_are_sent_when_it_is_back(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics
+) -> None:
+    if kafka.process is None:
+        pytest.skip("not ours to kill")
+    if not kafka.idempotent:
+        pytest.skip(f"{kafka.kind} forgets its topics, and acknowledges what it then loses")
+    async with relaying(store, kafka.bootstrap, idempotent=True) as relay, running(relay):
+        await store.accept([], some_events(topics, 10))
+        await until(lambda: is_empty(database))
+
+        await asyncio.to_thread(kafka.process.kill)
+        await store.accept([], some_events(topics, 20, start=10))
+        relay.wake.set()
+        await asyncio.sleep(1.5)
+        assert await left(database) == 20
+
+        await asyncio.to_thread(kafka.process.start)
+        await until(lambda: is_empty(database), timeout_s=45)
+
+    records = await published(kafka.bootstrap, topics.completed)
+    assert sorted(set(numbers(records))) == list(range(30))
+
+
+async def test_events_outlast_a_broker_that_hangs(
+    store: Store,
+    database: str,
+    kafka: KafkaServer,
+    topics: Topics,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection stands and nobody answers: neither error nor acknowledgement."""
+    if kafka.process is None or kafka.process.pid is None:
+        pytest.skip("not ours to stop")
+    monkeypatch.setattr(relay_module, "FLUSH_S", 0.5)
+    before = asyncio.all_tasks()
+    stop = asyncio.Event()
+    stop.set()
+
+    async with relaying(
+        store, kafka.bootstrap, idempotent=kafka.idempotent, send_timeout_s=1.0
+    ) as relay:
+        await store.accept([], some_events(topics, 10))
+        assert await relay.send_page() == 10
+        await store.accept([], some_events(topics, 10, start=10))
+        with hanging(kafka.process.pid):
+            async with asyncio.timeout(10):
+                assert await relay.send_page() == 0  # over a connection that stood before
+                await relay.run(stop)  # over a new one
+            assert await left(database) == 10
+        # Nothing goes on trying behind our back, and sends everything again some time.
+        assert await _only_these_tasks(before)
+
+        async with running(relay):
+            await until(lambda: is_empty(database))
+
+    records = await published(kafka.bootstrap, topics.completed)
+    assert sorted(set(numbers(records))) == list(range(20))
+
+
+@contextlib.contextmanager
+def hanging(pid: int) -> Iterator[None]:
+    """A process that keeps its connections and does nothing."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+async def _only_these_tasks(known: set[asyncio.Task[Any]]) -> bool:
+    for _ in range(20):
+        if not asyncio.all_tasks() - known:
+            return True
+        await asyncio.sleep(0.05)
+    return False
+
+
+async def test_a_relay_goes_on_after_its_connection_was_cut(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics
+) -> None:
+    cut = """
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()
+    """
+    async with (
+        opened_store(database) as other,
+        relaying(store, kafka.bootstrap) as relay,
+        running(relay),
+    ):
+        for start in (0, 10, 20):
+            events = some_events(topics, 10, start=start)
+            await persistently(other.accept, [], events)
+            relay.wake.set()
+            await until(lambda: is_empty(database))
+            await execute(database, cut)
+
+    records = await published(kafka.bootstrap, topics.completed)
+    assert sorted(set(numbers(records))) == list(range(30))
