@@ -16,8 +16,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 
 from consumer.demo.servers import EmbeddedKafka, EmbeddedPostgres, create_topics
-from tests.support.fixtures import Topics
 from tests.support.servers import KafkaServer, PostgresServer
+from tests.support.topics import Topics
 
 
 @asynccontextmanager

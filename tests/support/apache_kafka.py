@@ -1,7 +1,7 @@
 """One real Apache Kafka broker, from Maven Central: the broker that production has.
 
 Maven fetches the jars once (about 45 MB) into `.cache/` of the repository; they are fetched anew
-only when `apache_kafka/pom.xml` changes. Needs Java 17 or later.
+only when `pom.xml` changes. Needs Java 17 or later.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from signal import SIGTERM
 
 from consumer.demo.servers import HOST, EmbeddedServer, ServerError, free_port, kafka_answers
 
-POM = Path(__file__).with_name("apache_kafka") / "pom.xml"
+POM = Path(__file__).with_name("pom.xml")
 CACHE = Path(__file__).parents[2] / ".cache"
 
 #: Largest record the broker takes, so that a 20 MB one reaches the consumer.
