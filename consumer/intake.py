@@ -32,6 +32,8 @@ from consumer.loops import Backoff, Heartbeat
 from consumer.outgoing import OutboxRow, stored_header
 
 log = structlog.get_logger()
+# Not FastStream's own logger: that one writes lines of its own form, past ours.
+_FASTSTREAM_LOG = logging.getLogger("consumer.faststream")
 
 # FastStream sleeps this long again after an empty poll, so it bounds the latency of an idle topic.
 POLL_MS = 20
@@ -122,7 +124,7 @@ class Intake:
         self._broker = KafkaBroker(
             settings.bootstrap,
             client_id="score-consumer",
-            logger=logging.getLogger("faststream"),
+            logger=_FASTSTREAM_LOG,
             log_level=logging.DEBUG,
             apply_types=False,
             # It would hold a producer and an admin client as well, for nothing.

@@ -9,7 +9,9 @@ from typing import Any
 import structlog
 
 # Libraries that say at INFO what our own lines say better.
-QUIET = ("aiokafka", "faststream", "httpx", "uvicorn.access", "asyncio")
+QUIET = ("aiokafka", "httpx", "uvicorn.access", "asyncio")
+# It warns of how it is set up, which is meant so.
+ONLY_ERRORS = ("consumer.faststream",)
 
 
 def set_up(level: str, log_format: str) -> None:
@@ -44,6 +46,8 @@ def set_up(level: str, log_format: str) -> None:
     root.setLevel(level)
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    for name in ONLY_ERRORS:
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _as_is(_logger: Any, _method: str, event: Any) -> Any:

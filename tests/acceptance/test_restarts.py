@@ -139,17 +139,14 @@ async def test_the_consumer_may_start_before_its_servers(stage: Stage) -> None:
     process = stage.process(database_url=postgres.dsn)
     process.start_timeout = 60  # type: ignore[misc]  # this one has to wait
     starting = asyncio.create_task(asyncio.to_thread(process.start))
-    await asyncio.sleep(3)
+    await logged(process, "does not answer")
     assert not starting.done()
-    log = process.log.read_text()
-    assert "does not answer" in log
-    assert "Traceback" not in log
+    assert "Traceback" not in process.log.read_text()
     await asyncio.to_thread(postgres.start)
     try:
-        await asyncio.sleep(1)
+        await logged(process, "run `score-consumer migrate`")
         await migrations.up(postgres.dsn)
         await starting
-        assert "run `score-consumer migrate`" in process.log.read_text()
         stage.stand_ins.add("s-simple", "simple")
         event = await stage.answer(await stage.ask("s-simple"))
         assert event.topic == stage.topics.completed
@@ -165,6 +162,13 @@ async def test_too_much_invalid_input_stops_intake_with_its_reason(stage: Stage)
         await asyncio.to_thread(process.start)
     assert "100% of the last 300 records can't be accepted" in last_line(process)
     assert stage.events[stage.topics.dlq] == []
+
+
+async def logged(process: ConsumerProcess, text: str) -> None:
+    """Waits until the process has said this."""
+    async with asyncio.timeout(40):
+        while not process.log.exists() or text not in process.log.read_text():
+            await asyncio.sleep(0.1)
 
 
 def last_line(process: ConsumerProcess) -> str:
