@@ -78,6 +78,7 @@ class Worker:
         self._outcome_stored = outcome_stored
         self._heartbeat = heartbeat
         self._works: dict[UUID, _Work] = {}
+        self._storing: set[UUID] = set()
         self._spare_leases_until = 0.0
         metrics.SLOTS.set(settings.slots)
 
@@ -142,6 +143,8 @@ class Worker:
         ):
             try:
                 outcome = await self._outcome(request, now)
+                # From here on the transaction itself finds out whether the lease is still ours.
+                self._storing.add(request.request_id)
                 await self._insist(lambda: self._store_outcome(request, outcome))
                 self._report(request, outcome, now())
             except LeaseLost:
@@ -149,6 +152,7 @@ class Worker:
             finally:
                 metrics.PIPELINE_SECONDS.observe(perf_counter() - started)
                 self._works.pop(request.request_id, None)
+                self._storing.discard(request.request_id)
                 metrics.SLOTS_BUSY.set(len(self._works))
                 self._wake.set()
 
@@ -257,8 +261,9 @@ class Worker:
                 log.warning("server_not_reachable", loop="leases", error=str(error))
                 continue
             for work in works:
-                # Finished in the meantime: no lease, but nothing lost either.
-                if work.request.request_id not in ours and not work.task.done():
+                request_id = work.request.request_id
+                # An outcome stored in the meantime ended the lease, and nothing is lost.
+                if request_id in self._works and request_id not in ours | self._storing:
                     self._lost(work.request)
                     work.task.cancel()
 
