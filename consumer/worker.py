@@ -79,6 +79,7 @@ class Worker:
         self._heartbeat = heartbeat
         self._works: dict[UUID, _Work] = {}
         self._storing: set[UUID] = set()
+        self._failure: Exception | None = None
         self._spare_leases_until = 0.0
         metrics.SLOTS.set(settings.slots)
 
@@ -104,6 +105,8 @@ class Worker:
 
     async def _look_for_work(self) -> bool:
         """Claims for every free slot; answers whether there may be more to claim at once."""
+        if self._failure is not None:
+            raise self._failure
         try:
             await self._free_expired()
             wanted = self._settings.slots - len(self._works)
@@ -135,7 +138,7 @@ class Worker:
             )
 
     async def _work(self, request: ClaimedRequest) -> None:
-        """One request, to its stored outcome. Raises nothing but cancellation."""
+        """One request, to its stored outcome. What it can't cope with ends the worker."""
         started = perf_counter()
         now = _database_clock(request)
         with structlog.contextvars.bound_contextvars(
@@ -145,10 +148,12 @@ class Worker:
                 outcome = await self._outcome(request, now)
                 # From here on the transaction itself finds out whether the lease is still ours.
                 self._storing.add(request.request_id)
-                await self._insist(lambda: self._store_outcome(request, outcome))
-                self._report(request, outcome, now())
+                stored = await self._stored(request, outcome)
+                self._report(request, stored, now())
             except LeaseLost:
                 self._lost(request)
+            except Exception as error:  # noqa: BLE001 - the worker's loop raises it
+                self._failure = error
             finally:
                 metrics.PIPELINE_SECONDS.observe(perf_counter() - started)
                 self._works.pop(request.request_id, None)
@@ -170,6 +175,25 @@ class Worker:
                 ErrorCode.INTERNAL_ERROR,
                 f"unexpected {type(error).__name__}; the log has the trace",
             )
+
+    async def _stored(self, request: ClaimedRequest, outcome: Outcome) -> Outcome:
+        """Stores the outcome; answers what was stored.
+
+        What can't be stored ends the request: tried again, it would be paid for again, for nothing.
+        """
+        try:
+            await self._insist(lambda: self._store_outcome(request, outcome))
+        except LeaseLost:
+            raise
+        except Exception as error:
+            log.exception("outcome_not_storable")
+            name = type(error).__name__
+            failed = Failed(
+                ErrorCode.INTERNAL_ERROR, f"the outcome can't be stored ({name}); see the log"
+            )
+            await self._insist(lambda: self._store_outcome(request, failed))
+            return failed
+        return outcome
 
     async def _insist(self, store: Callable[[], Awaitable[None]]) -> None:
         """Stores an outcome, however long the database is away: a verdict may have been paid for.

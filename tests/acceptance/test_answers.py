@@ -149,6 +149,19 @@ async def test_trouble_that_passes_ends_in_a_score(stage: Stage) -> None:
     assert stand_ins.history_calls["s-flaky"] == 4
 
 
+async def test_an_outcome_that_can_not_be_stored_ends_the_request(stage: Stage) -> None:
+    stage.stand_ins.add("s-good", "good")
+    async with stage.consumer() as consumer:
+        # What no one should do: the definition that every score refers to is gone.
+        await stage.rows("ALTER TABLE scoring_criteria_definitions DISABLE TRIGGER USER")
+        await stage.rows("DELETE FROM scoring_criteria_definitions")
+        event = await stage.answer(await stage.ask("s-good"))
+        assert "ForeignKeyViolationError" in consumer.log.read_text()
+    assert event.data["error_code"] == ErrorCode.INTERNAL_ERROR
+    assert "can't be stored" in event.data["message"]
+    assert stage.stand_ins.judge_calls["s-good"] == 1
+
+
 async def test_a_running_session_is_scored_once_it_is_completed(stage: Stage) -> None:
     stage.stand_ins.add("s-soon", "simple", status="in_progress")
     async with stage.consumer(completion_wait_seconds=20):
