@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -23,6 +24,7 @@ from consumer.ports import ClaimedRequest
 from consumer.scoring.criteria import Criteria
 from consumer.scoring.score import JudgeUsage, Score, SessionFacts
 from consumer.scoring.verdict import Approach, MissingTool
+from tests.support.servers import PostgresServer
 from tests.support.topics import Topics
 
 ADDRESSES = Addresses(
@@ -75,6 +77,37 @@ def addresses_of(topics: Topics) -> Addresses:
             "score.failed": topics.failed,
         },
     )
+
+
+@contextlib.asynccontextmanager
+async def migrated_database(postgres: PostgresServer, template: str) -> AsyncIterator[str]:
+    """URL of a database for all tests of a module; see `emptied`."""
+    if postgres.process:
+        await asyncio.to_thread(postgres.process.start)  # a test may have left it dead
+    name = f"module_{uuid4().hex}"
+    await execute(postgres.dsn, f"CREATE DATABASE {name} TEMPLATE {template}")
+    yield urlunsplit(urlsplit(postgres.dsn)._replace(path=f"/{name}"))
+    await execute(postgres.dsn, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def emptied(dsn: str) -> str:
+    """The same database without a row in it: ten times as quick as another database."""
+    await execute(
+        dsn,
+        """
+        ALTER TABLE scoring_criteria_definitions DISABLE TRIGGER criteria_immutable;
+        DELETE FROM outbox;
+        DELETE FROM score_requests;
+        DELETE FROM score_alternative_approach_steps;
+        DELETE FROM score_alternative_approaches;
+        DELETE FROM score_missing_tools;
+        DELETE FROM session_scores;
+        DELETE FROM judge_profiles;
+        DELETE FROM scoring_criteria_definitions;
+        ALTER TABLE scoring_criteria_definitions ENABLE TRIGGER criteria_immutable;
+        """,
+    )
+    return dsn
 
 
 # ── what goes in ────────────────────────────────────────────────────────────
@@ -242,7 +275,9 @@ async def _equals(found: Awaitable[Any], wanted: Any) -> bool:
 
 async def row_counts(dsn: str) -> dict[str, int]:
     """How many rows every table has."""
-    return {table: await value(dsn, f"SELECT count(*) FROM {table}") for table in TABLES}  # noqa: S608
+    counts = ", ".join(f"(SELECT count(*) FROM {table}) AS {table}" for table in TABLES)  # noqa: S608
+    (row,) = await fetch(dsn, f"SELECT {counts}")
+    return row
 
 
 async def requests_by_id(dsn: str) -> dict[UUID, dict[str, Any]]:
@@ -301,13 +336,17 @@ async def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
 
 
 async def until(
-    condition: Callable[[], Awaitable[bool]], *, timeout_s: float = 20, what: str = ""
+    condition: Callable[[], Awaitable[bool]],
+    *,
+    timeout_s: float = 20,
+    every_s: float = 0.1,
+    what: str = "",
 ) -> None:
     """Waits until the condition holds; fails after `timeout_s`."""
     deadline = monotonic() + timeout_s
     while not await condition():
         assert monotonic() < deadline, f"not within {timeout_s} s: {what or condition}"
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(every_s)
 
 
 def numbers(records: Iterable[ConsumerRecord[bytes | None, bytes | None]]) -> list[int]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
-from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -16,7 +13,7 @@ import pytest_asyncio
 
 from consumer.edges.postgres.store import load_queries
 from consumer.resources import resource
-from tests.integration.builders import execute
+from tests.integration.builders import execute, migrated_database
 from tests.support.servers import PostgresServer
 
 # A busy table: mostly answered, a few thousand waiting, some of them for others, some under way.
@@ -113,16 +110,11 @@ BEFORE_IT_SETTLES = 5
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def filled(postgres: PostgresServer, migrated_template: str) -> AsyncIterator[str]:
-    """URL of a migrated database with many rows, for all tests of this module."""
-    if postgres.process:
-        await asyncio.to_thread(postgres.process.start)
-    name = f"filled_{uuid4().hex}"
-    await execute(postgres.dsn, f"CREATE DATABASE {name} TEMPLATE {migrated_template}")
-    dsn = urlunsplit(urlsplit(postgres.dsn)._replace(path=f"/{name}"))
-    await execute(dsn, FILL)
-    await execute(dsn, "VACUUM ANALYZE")
-    yield dsn
-    await execute(postgres.dsn, f"DROP DATABASE {name} WITH (FORCE)")
+    """URL of a database with many rows, for all tests of this module."""
+    async with migrated_database(postgres, migrated_template) as dsn:
+        await execute(dsn, FILL)
+        await execute(dsn, "VACUUM ANALYZE")
+        yield dsn
 
 
 @pytest.mark.parametrize("name", HOT)

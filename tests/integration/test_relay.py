@@ -260,11 +260,11 @@ async def test_a_frozen_relay_loses_its_place_to_another(
     async with opened_store(database) as other, relaying(other, kafka.bootstrap) as relay:
 
         async def freeze() -> None:
-            async with store.outbox_page(10, idle_limit_s=0.3) as page:
+            async with store.outbox_page(10, idle_limit_s=1.0) as page:
                 assert page is not None
                 entries, connection = page
                 assert await relay.send_page() == 0
-                await asyncio.sleep(1)
+                await asyncio.sleep(2)
                 assert await relay.send_page() == 3
                 # Awake again: what the other has sent is not ours to forget.
                 await store.accept([], some_events(topics, 1, start=3))
@@ -316,7 +316,7 @@ async def test_at_stop_without_kafka_the_outbox_is_left_to_others(
     stop = asyncio.Event()
     stop.set()
 
-    async with asyncio.timeout(10), relaying(store, f"{HOST}:{free_port()}") as relay:
+    async with asyncio.timeout(20), relaying(store, f"{HOST}:{free_port()}") as relay:
         await relay.run(stop)
 
     assert await left(database) == 3
@@ -383,7 +383,7 @@ async def test_events_outlast_a_broker_that_hangs(
         assert await relay.send_page() == 10
         await store.accept([], some_events(topics, 10, start=10))
         with hanging(kafka.process.pid):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(20):
                 assert await relay.send_page() == 0  # over a connection that stood before
                 await relay.run(stop)  # over a new one
             assert await left(database) == 10

@@ -30,9 +30,11 @@ from tests.integration.builders import (
     begin,
     claim,
     claim_one,
+    emptied,
     event,
     execute,
     fetch,
+    migrated_database,
     opened_store,
     persistently,
     request,
@@ -43,8 +45,20 @@ from tests.integration.builders import (
     until_blocked,
     value,
 )
+from tests.support.servers import PostgresServer
 
 GAVE_UP = Failed(ErrorCode.HISTORY_INVALID, "no use")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_database(postgres: PostgresServer, migrated_template: str) -> AsyncIterator[str]:
+    async with migrated_database(postgres, migrated_template) as dsn:
+        yield dsn
+
+
+@pytest_asyncio.fixture
+async def database(module_database: str) -> str:
+    return await emptied(module_database)
 
 
 @pytest_asyncio.fixture

@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from consumer.edges.postgres.rows import score_columns
 from consumer.edges.postgres.store import Backlog, Store
 from consumer.errors import LeaseLost
 from consumer.events import ErrorCode, event_id
@@ -30,9 +31,11 @@ from tests.integration.builders import (
     begin,
     claim,
     claim_one,
+    emptied,
     event,
     execute,
     fetch,
+    migrated_database,
     opened_store,
     request,
     requests_by_id,
@@ -42,9 +45,21 @@ from tests.integration.builders import (
     until_blocked,
     value,
 )
+from tests.support.servers import PostgresServer
 
 # What JSON may hold and PostgreSQL or UTF-8 may not.
 ODD = "nul\x00 half\ud83d \U0001f600 zero\u200bwidth \u202ebidi \ufffe"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def module_database(postgres: PostgresServer, migrated_template: str) -> AsyncIterator[str]:
+    async with migrated_database(postgres, migrated_template) as dsn:
+        yield dsn
+
+
+@pytest_asyncio.fixture
+async def database(module_database: str) -> str:
+    return await emptied(module_database)
 
 
 @pytest_asyncio.fixture
@@ -413,8 +428,6 @@ async def test_a_failure_leaves_the_current_score_alone(store: Store, database: 
 
 async def test_a_score_needs_the_request_that_it_completes(store: Store, database: str) -> None:
     claimed = await in_progress(store)
-    from consumer.edges.postgres.rows import score_columns
-
     insert = store._sql["insert_score"]
     for request_id in (claimed.request_id, uuid4()):  # not completed; not there
         alone = score(claimed, request_id=request_id)
@@ -755,11 +768,14 @@ async def test_the_backlog_says_how_much_waits_and_how_long(store: Store, databa
         pending=0, in_progress=0, oldest_pending_s=0, outbox=0, oldest_outbox_s=0
     )
     await in_progress(store, "s0")
-    await store.accept([request(f"s{number}") for number in range(1, 4)], [event(1), event(2)])
+    first = event(1)
+    await store.accept([request(f"s{number}") for number in range(1, 4)], [first, event(2)])
     aged = "UPDATE {} SET {} = now() - make_interval(secs => {}) WHERE {}"
     await execute(database, aged.format("score_requests", "received_at", 90, "session_id = 's0'"))
     await execute(database, aged.format("score_requests", "received_at", 60, "session_id = 's2'"))
-    await execute(database, aged.format("outbox", "created_at", 30, "seq = 1"))
+    await execute(
+        database, aged.format("outbox", "created_at", 30, f"event_id = '{first.event_id}'")
+    )
 
     full, cut = await store.backlog(10), await store.backlog(1)
 
