@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit cover lock clean
+.PHONY: help demo test check unit cover bench-rules lock clean
 
 help: ## Show this help.
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # A failed or interrupted install leaves no stamp, and is made anew.
 $(VENV)/%.stamp: requirements/%.txt pyproject.toml
@@ -40,6 +40,9 @@ cover: $(VENV)/dev.stamp ## All tests, with branch coverage at its marks.
 
 unit: $(VENV)/dev.stamp ## The quick tests only.
 	$(BIN)/python -m pytest tests/unit tests/contract
+
+bench-rules: $(VENV)/demo.stamp ## How fast the rules are, and how time grows with a session's size.
+	$(BIN)/python -m tests.bench.rules
 
 lock: ## Pin all dependencies by hash (needs uv).
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

@@ -22,7 +22,7 @@ from consumer.scoring.criteria import JudgeSettings
 from consumer.scoring.profile import Profile
 from consumer.scoring.prompt import correction, render
 from consumer.scoring.score import Judgement
-from consumer.scoring.session import Session
+from consumer.scoring.scorers.base import Subject
 from consumer.scoring.transcript import transcript
 from consumer.scoring.verdict import VerdictInvalid, check, output_schema
 
@@ -72,16 +72,16 @@ class Judge:
             temperature=TEMPERATURE,
         )
 
-    async def judge(self, session: Session, profile: Profile) -> Judgement:
+    async def judge(self, subject: Subject, profile: Profile) -> Judgement:
         """A checked verdict.
 
         An invalid answer is asked for again, with what was wrong, up to three answers in all.
         Raises JudgeInvalidOutput, JudgeRefused, JudgeUnavailable, ContextOverflow.
         """
-        steps = transcript(session)
+        steps = transcript(subject.session)
         nonce = secrets.token_hex(NONCE_BYTES)
         template = self.prompts[profile.judge.prompt]
-        prompt = render(template, session, steps, profile, nonce=nonce)
+        prompt = render(template, subject, steps, profile, nonce=nonce)
         messages = [ChatMessage(role="user", text=prompt)]
         max_tokens = self.provider.max_output_tokens
         usage = _Usage()
@@ -90,7 +90,7 @@ class Judge:
             completion = await self._ask(messages, profile, max_tokens)
             usage.add(completion)
             try:
-                verdict = check(completion.text, profile, session, steps)
+                verdict = check(completion.text, profile, subject.session, steps)
             except VerdictInvalid as error:
                 problems = error.problems
                 if completion.truncated:

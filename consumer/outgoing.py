@@ -13,6 +13,7 @@ from consumer.events import (
     Event,
     FailedState,
     GateOutcome,
+    GateResult,
     JudgeUse,
     QualityRisk,
     ScoreCompleted,
@@ -66,7 +67,10 @@ def completed(addresses: Addresses, asked: Asked, score: Score, *, reused: bool)
         total_score=score.total_score,
         score_breakdown=score.breakdown,
         confidence=score.confidence,
-        gate=GateOutcome(passed=True),
+        gate=GateOutcome(
+            passed=not score.failed_gates,
+            results=tuple(GateResult.model_validate(gate) for gate in score.gates),
+        ),
         disqualified=score.disqualified,
         disqualifier_triggered=score.disqualifier_triggered,
         quality_risk=bool(score.risk),
@@ -79,7 +83,7 @@ def completed(addresses: Addresses, asked: Asked, score: Score, *, reused: bool)
         session=_session(score),
         missing_tools_count=len(score.missing_tools),
         alternative_approaches_count=len(score.approaches),
-        tool_effectiveness=None,
+        tool_effectiveness=_effectiveness(score),
         reused=reused,
         triggered_by=asked.triggered_by,
         scored_at=stored_time(score),
@@ -101,7 +105,7 @@ def quality_risk(addresses: Addresses, asked: Asked, score: Score) -> OutboxRow 
         threshold=score.risk_threshold,
         reasons=score.risk,
         weakest_criteria=score.weakest,
-        failed_gates=(),
+        failed_gates=score.failed_gates,
         judge_profile_id=score.profile_id,
         criteria_hash=score.criteria_hash,
         scored_at=stored_time(score),
@@ -170,6 +174,12 @@ def _row(addresses: Addresses, event: Event, asked: Asked, time: datetime) -> Ou
         payload=event.model_dump_json().encode(),
         headers=[[name, value] for name, value in all_headers.items()],
     )
+
+
+def _effectiveness(score: Score) -> float | None:
+    """0-100; null where no tool was called."""
+    report = score.tool_report
+    return float(report["effectiveness"]) if report and report["calls"] else None
 
 
 def _judge(score: Score) -> JudgeUse:

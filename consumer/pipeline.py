@@ -22,19 +22,20 @@ from consumer.events import ID_NAMESPACE, ErrorCode
 from consumer.judge import Judge
 from consumer.ports import ClaimedRequest, History, Prices, Scores
 from consumer.scoring.aggregate import (
-    CriterionScore,
+    Findings,
+    JudgeView,
     NothingToScore,
     Total,
     aggregate,
-    free_form,
-    judge_scores,
-    rule_scores,
+    look,
 )
 from consumer.scoring.criteria import Criteria, criteria
 from consumer.scoring.profile import Profile, by_id, select
 from consumer.scoring.score import Judgement, Score, new_score
+from consumer.scoring.scorers.base import Subject, subject
 from consumer.scoring.session import Session
 from consumer.scoring.text import storable
+from consumer.scoring.tool_report import Price
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +131,18 @@ class Pipeline:
             request, profile_id=profile.id, criteria_hash=criteria_.hash
         ):
             return Reused(stored)
-        total, judgement = await self._total(session, profile)
+        about = subject(
+            session,
+            price=session_price(session, self.prices),
+            cost_usd=session_cost_usd(session, self.prices),
+        )
+        total, judgement = await self._total(about, profile)
         return Completed(
             new_score(
                 score_id=uuid.uuid5(ID_NAMESPACE, f"score:{request.request_id}"),
                 request_id=request.request_id,
                 triggered_by=request.triggered_by,
-                session=session,
-                session_cost_usd=self._session_cost(session),
+                subject=about,
                 profile=profile,
                 criteria_hash=criteria_.hash,
                 total=total,
@@ -169,33 +174,44 @@ class Pipeline:
             )
         return profile
 
-    async def _total(self, session: Session, profile: Profile) -> tuple[Total, Judgement | None]:
-        """The total, rule scorers first: they are cheap, and what they refuse is never paid for."""
-        rules = rule_scores(profile, session)
-        judgement = await self._ask_judge(session, profile) if profile.needs_judge else None
-        return combine(profile, rules, judgement), judgement
+    async def _total(self, subject: Subject, profile: Profile) -> tuple[Total, Judgement | None]:
+        """The total; rules and gates first, for what they refuse is not paid for."""
+        findings = look(profile, subject)
+        judgement = None
+        if profile.needs_judge and (findings.refused is None or profile.judge_anyway):
+            judgement = await self._ask_judge(subject, profile)
+        return combine(profile, findings, judgement), judgement
 
-    async def _ask_judge(self, session: Session, profile: Profile) -> Judgement:
+    async def _ask_judge(self, subject: Subject, profile: Profile) -> Judgement:
         if self.judge is None:
             raise JudgeNotConfigured(
                 f"profile {profile.id!r} needs a judge and no LLM provider is configured: "
                 "set SCORING_LLM_PROVIDER"
             )
-        return await self.judge.judge(session, profile)
+        return await self.judge.judge(subject, profile)
 
-    def _session_cost(self, session: Session) -> float | None:
-        """USD of the agent's own model calls; unknown as soon as one of them is."""
-        costs = [
-            self.prices.cost_usd(
-                provider=call.provider,
-                model=call.model,
-                input_tokens=call.input_tokens,
-                output_tokens=call.output_tokens,
-            )
-            for call in session.llm_calls
-        ]
-        known = [cost for cost in costs if cost is not None]
-        return sum(known) if costs and len(known) == len(costs) else None
+
+def session_price(session: Session, prices: Prices) -> Price:
+    """What (input, output) tokens of the session's own model cost, in USD."""
+    model, provider = session.model
+    return lambda read, written: prices.cost_usd(
+        provider=provider, model=model, input_tokens=read, output_tokens=written
+    )
+
+
+def session_cost_usd(session: Session, prices: Prices) -> float | None:
+    """USD of the agent's own model calls; unknown as soon as one of them is."""
+    costs = [
+        prices.cost_usd(
+            provider=call.provider,
+            model=call.model,
+            input_tokens=call.input_tokens,
+            output_tokens=call.output_tokens,
+        )
+        for call in session.llm_calls
+    ]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if costs and len(known) == len(costs) else None
 
 
 def criteria_of(profile: Profile, judge: Judge | None) -> Criteria:
@@ -204,16 +220,19 @@ def criteria_of(profile: Profile, judge: Judge | None) -> Criteria:
     return criteria(profile, settings)
 
 
-def combine(
-    profile: Profile, rules: tuple[CriterionScore, ...], judgement: Judgement | None
-) -> Total:
-    """Rule scores and the verdict as one total. Raises InternalError where nothing applies."""
-    if judgement and judgement.verdict.total_score is not None:
+def combine(profile: Profile, findings: Findings, judgement: Judgement | None) -> Total:
+    """Findings and verdict as one total. Raises InternalError where nothing applies."""
+    view = None
+    if judgement is not None:
         verdict = judgement.verdict
-        return free_form(profile, judgement.verdict.total_score, verdict.score_breakdown)
-    judged = judge_scores(profile, judgement.verdict.points) if judgement else ()
+        view = JudgeView(
+            points=verdict.points,
+            total=verdict.total_score,
+            breakdown=verdict.score_breakdown,
+            disqualifier=verdict.disqualifier_triggered,
+        )
     try:
-        return aggregate(profile, rules + judged)
+        return aggregate(profile, findings, view)
     except NothingToScore as error:
         raise InternalError(str(error)) from error
 

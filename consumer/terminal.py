@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from statistics import mean, median
+from typing import Any, TypeVar
 
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
+from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
 from consumer.desk import DeskScore
-from consumer.scoring.aggregate import band
+from consumer.scoring.aggregate import BANDS, Total, band
+from consumer.scoring.gates import GateResult
+from consumer.scoring.profile import Profile
+from consumer.scoring.scorers.base import Place
+from consumer.scoring.tool_report import ToolReport
 
 COLOURS = {
     "near-perfect": "bright_green",
@@ -23,6 +30,9 @@ COLOURS = {
     "failed": "red",
 }
 BAR_CELLS = 20
+MAX_SHOWN = 5
+SHOW_PROGRESS_FROM = 5
+T = TypeVar("T")
 # A pipe has no width of its own; this one holds the longest session id that people use.
 PIPE_WIDTH = 140
 OUT = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH)
@@ -46,27 +56,167 @@ def breakdown(lines: Iterable[Mapping[str, Any]]) -> Table:
     for line in lines:
         score = line["score"]
         if score is None:
-            table.add_row(line["id"], "", Text(f"n/a: {line['not_applicable']}", style="dim"))
+            table.add_row(Text(line["id"]), "", Text(f"n/a: {line['not_applicable']}", style="dim"))
         else:
-            table.add_row(line["id"], bar(score), f"{score:g}")
+            table.add_row(Text(line["id"]), bar(score), f"{score:g}")
     return table
 
 
+def progress(items: Sequence[T], what: str, *, quiet: bool) -> Iterable[T]:
+    """The items, with a bar on standard error while they are gone through."""
+    console = Console(stderr=True)
+    hidden = quiet or len(items) < SHOW_PROGRESS_FROM or not console.is_terminal
+    return track(items, description=what, console=console, disable=hidden, transient=True)
+
+
+def print_desk(scores: Sequence[DeskScore]) -> None:
+    """Every report, and a summary of more than one."""
+    for score in scores:
+        OUT.print(desk_report(score))
+    if len(scores) > 1:
+        OUT.print(summary(scores))
+
+
 def desk_report(score: DeskScore) -> RenderableType:
-    """One file's report."""
-    if score.total is None:
-        return Text.assemble((score.file, "bold"), "  ", (score.error or "", "red"))
-    title = Text.assemble(
-        (score.session_id or score.file, "bold"), "  ", score_text(score.total.total)
-    )
+    """One file's report: total, criteria as bars, gates, tool report."""
+    if score.total is None or score.subject is None:
+        return Text.assemble((score.name, "bold"), "  ", (score.error or "", "red"))
+    total = score.total
     lines = [
-        {"id": c.id, "score": c.score, "not_applicable": c.not_applicable}
-        for c in score.total.breakdown
+        {"id": c.id, "score": c.score, "not_applicable": c.not_applicable} for c in total.breakdown
     ]
-    parts: list[RenderableType] = [title, breakdown(lines)]
-    if score.total.risk:
-        parts.append(Text(f"quality risk: {', '.join(score.total.risk)}", style="red"))
+    parts: list[RenderableType] = [
+        Text.assemble((score.name, "bold"), "  ", score_text(total.total)),
+        breakdown(lines),
+        *_places(total),
+        *_gates(total.gates),
+        *_tool_report(score.subject.report),
+    ]
+    if total.disqualifier:
+        parts.append(Text(f"disqualified: {total.disqualifier}", style="red"))
+    if total.risk:
+        parts.append(Text(f"quality risk: {', '.join(total.risk)}", style="red"))
     return Group(*parts, "")
+
+
+def _places(total: Total) -> Iterable[Text]:
+    """What cost points, where it stands."""
+    for line in total.breakdown:
+        for place in line.places:
+            yield Text(f"  {line.id}: {_place(place)}", style="dim")
+
+
+def _place(place: Place) -> str:
+    return f"step {place.step}: {place.excerpt}" if place.step else f"…{place.excerpt}…"
+
+
+def _gates(gates: Sequence[GateResult]) -> Iterable[Text]:
+    for gate in gates:
+        mark, colour = ("passed", "green") if gate.passed else ("failed", "red")
+        yield Text.assemble("gate ", (gate.id, "bold"), " ", (mark, colour), f": {gate.message}")
+        for place in gate.places:
+            yield Text(f"  {_place(place)}", style="dim")
+
+
+def _tool_report(report: ToolReport) -> Iterable[Text]:
+    wasted = [call.cost_usd for call in report.wasted]
+    known = [cost for cost in wasted if cost is not None]
+    cost = f", ${sum(known):.4f}" if known and len(known) == len(wasted) else ""
+    tokens = sum(call.tokens for call in report.wasted)
+    yield Text(
+        f"tools: {report.calls} calls, {len(report.failed)} failed, "
+        f"{len(report.corrections)} corrected, {len(report.repeated)} repeated, "
+        f"{len(report.wasted)} wasted (~{tokens} tokens{cost}), "
+        f"{len(report.unused_tools)} available unused; effectiveness {report.effectiveness}"
+    )
+    for call in report.failed[:MAX_SHOWN]:
+        yield Text(f"  failed ({call.failure}) {call.tool}: {call.error[:100]}", style="dim")
+    for repeat in report.repeated[:MAX_SHOWN]:
+        yield Text(
+            f"  repeated {repeat.tool_name}: {len(repeat.call_ids)} calls, "
+            f"similarity {repeat.param_similarity:.2f}",
+            style="dim",
+        )
+    for waste in report.wasted[:MAX_SHOWN]:
+        yield Text(f"  wasted ({waste.reason}) {waste.tool}: ~{waste.tokens} tokens", style="dim")
+
+
+def summary(scores: Sequence[DeskScore]) -> Table:
+    """How many scores lie in each band, and their mean and median."""
+    totals = [score.total.total for score in scores if score.total]
+    table = Table("band", "sessions", "", title="Distribution")
+    for _, name in BANDS:
+        count = sum(band(total) == name for total in totals)
+        share = 100 * count / len(totals) if totals else 0
+        table.add_row(Text(name, style=COLOURS[name]), str(count), bar(share))
+    if totals:
+        table.caption = (
+            f"{len(totals)} scored, mean {mean(totals):.1f}, median {median(totals):g}, "
+            f"{min(totals)} to {max(totals)}; {len(scores) - len(totals)} not scored"
+        )
+    return table
+
+
+def comparison(scores: Sequence[DeskScore], one: str, other: str) -> Table:
+    """How two profiles score the same files; the difference is the second minus the first."""
+    by_file: dict[str, dict[str, DeskScore]] = {}
+    for score in scores:
+        by_file.setdefault(score.file, {})[score.profile] = score
+    table = Table("session", one, other, "difference", title="Two profiles")
+    differences = []
+    for pair in by_file.values():
+        first, second = pair[one], pair[other]
+        if first.total is None or second.total is None:
+            table.add_row(Text(first.name), *(_or_error(score) for score in (first, second)), "")
+            continue
+        difference = second.total.total - first.total.total
+        differences.append(difference)
+        cells = (score_text(first.total.total), score_text(second.total.total))
+        table.add_row(Text(first.name), *cells, f"{difference:+d}")
+    if differences:
+        table.caption = f"mean difference {mean(differences):+.1f} over {len(differences)} sessions"
+    return table
+
+
+def _or_error(score: DeskScore) -> Text:
+    return score_text(score.total.total) if score.total else Text(score.error or "", style="red")
+
+
+def desk_json(item: DeskScore) -> dict[str, Any]:
+    """One file's score for scripts."""
+    base = {"file": item.file, "profile": item.profile, "session_id": None, "error": item.error}
+    if item.total is None or item.subject is None:
+        return base | {"total_score": None}
+    total = item.total
+    return base | {
+        "session_id": item.subject.session.id,
+        "total_score": total.total,
+        "ranking": total.ranking,
+        "band": band(total.total),
+        "score_breakdown": total.scores,
+        "not_applicable": {c.id: c.not_applicable for c in total.breakdown if c.not_applicable},
+        "places": {c.id: [asdict(p) for p in c.places] for c in total.breakdown if c.places},
+        "confidence": total.confidence,
+        "gates": [asdict(gate) for gate in total.gates],
+        "disqualifier_triggered": total.disqualifier,
+        "quality_risk": list(total.risk),
+        "tool_report": asdict(item.subject.report),
+    }
+
+
+def profiles_table(profiles: Sequence[Profile]) -> Table:
+    """The profiles, one a line."""
+    table = Table("id", "version", "method", "labels", "criteria", "gates", title="Profiles")
+    for profile in profiles:
+        table.add_row(
+            profile.id,
+            str(profile.version),
+            profile.method,
+            escape(", ".join(profile.match_labels)),
+            ", ".join(c.id for c in profile.criteria),
+            ", ".join(g.id for g in profile.gates),
+        )
+    return table
 
 
 def counts_table(counts: Mapping[str, int]) -> Table:
@@ -118,6 +268,18 @@ def score_card(row: Mapping[str, Any]) -> Panel:
         "",
         breakdown(row["score_details"]),
     ]
+    for gate in row["gate"]["results"]:
+        mark, colour = ("passed", "green") if gate["passed"] else ("failed", "red")
+        parts.append(Text.assemble(f"gate {gate['id']} ", (mark, colour), f": {gate['message']}"))
+    if report := row["tool_report"]:
+        parts.append(
+            Text(
+                f"tools: {report['calls']} calls, {len(report['failed'])} failed, "
+                f"{len(report['wasted'])} wasted; effectiveness {report['effectiveness']}"
+            )
+        )
+    if row["disqualified"]:
+        parts.append(Text(f"disqualified: {row['disqualifier_triggered']}", style="red"))
     if row["quality_risk"]:
         parts.append(Text(f"quality risk: {', '.join(row['quality_risk'])}", style="red"))
     if row["injection_suspected"]:

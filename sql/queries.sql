@@ -147,16 +147,16 @@ WITH score AS (
         weakest_criteria, judge_provider, judge_model, judge_samples, judge_input_tokens,
         judge_output_tokens, judge_cost_usd, samples, injection_suspected, agent, agent_model,
         agent_provider, classification_label, session_total_tokens, session_cost_usd,
-        session_duration_ms, scored_triggered_by, duration_ms)
+        session_duration_ms, scored_triggered_by, duration_ms, ranking, tool_report)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-        $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35)
+        $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37)
     RETURNING score_id
 ), tools AS (
     INSERT INTO score_missing_tools (score_id, tool_name, rationale, availability)
     SELECT score_id, tool_name, rationale, availability
-    FROM score, jsonb_to_recordset($36::jsonb) AS t (tool_name text, rationale text, availability text)
+    FROM score, jsonb_to_recordset($38::jsonb) AS t (tool_name text, rationale text, availability text)
 ), given AS (
-    SELECT * FROM jsonb_to_recordset($37::jsonb)
+    SELECT * FROM jsonb_to_recordset($39::jsonb)
         AS a (position integer, name text, description text, steps jsonb)
 ), approaches AS (
     INSERT INTO score_alternative_approaches (score_id, position, name, description)

@@ -1,9 +1,11 @@
 """Pure scoring: no I/O, clock, randomness or logging. Read it in this order.
 
 session    what is scored: one agent run, frozen
+tool_report what became of its tool calls
+scorers/   the rule scorers, each 0-1
 profile    how sessions with certain labels are scored
-rules      the rule scorers, each 0-1
-aggregate  criterion scores to a total, a confidence and risk
+gates      hard checks before anything is paid for
+aggregate  findings and a verdict to a total, a confidence and risk
 criteria   the criteria hash: what can change a score
 transcript the session as numbered steps, fit for hostile text
 prompt     the judge's prompt, rendered in one pass

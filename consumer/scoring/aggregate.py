@@ -1,27 +1,30 @@
-"""From criterion scores to the total, the confidence and the risk.
+"""From findings and a verdict to criterion scores, total, confidence and risk.
 
 Formulas: scoring.md, "Aggregation". Rounding is half up, never to even, so that a score can be
-computed again by hand.
+computed again by hand. The rules are scored first: what they refuse is never paid for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
-from consumer.scoring.profile import Profile, Scale
+from consumer.scoring.gates import GateResult, check_gates
+from consumer.scoring.patterns import find
+from consumer.scoring.profile import Criterion, Profile, Scale, ScorerUse
 from consumer.scoring.rounding import exact, round_half_up
-from consumer.scoring.rules import SCORERS, NotApplicable
-from consumer.scoring.session import Session
+from consumer.scoring.scorers import SCORERS
+from consumer.scoring.scorers.base import Measured, NotApplicable, Place, Result, Subject, excerpt
+from consumer.scoring.session import ToolCall
 
 RULE_CONFIDENCE = 0.9
 ONE_SAMPLE_CONFIDENCE = 0.6
 WEAKEST_SHOWN = 3
+RANKING_DIGITS = 4
 
 RiskReason = Literal["below_threshold", "disqualified", "gate_failed"]
-
 
 BANDS: tuple[tuple[int, str], ...] = (
     (90, "near-perfect"),
@@ -42,22 +45,58 @@ class NothingToScore(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What code alone found, before any judge: rule results by criterion, gates, a disqualifier."""
+
+    results: Mapping[str, tuple[Result, ...]]
+    gates: tuple[GateResult, ...] = ()
+    disqualifier: str | None = None
+
+    @property
+    def refused(self) -> str | None:
+        """Why the judge need not be asked, where a gate failed or a pattern disqualifies."""
+        if failed := [gate.id for gate in self.gates if not gate.passed]:
+            return f"gate failed: {', '.join(failed)}"
+        return f"disqualified: {self.disqualifier}" if self.disqualifier else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeView:
+    """What the judge said, as far as totals go. `total` is set for profiles without criteria."""
+
+    points: Mapping[str, int]
+    total: int | None = None
+    breakdown: Mapping[str, int] | None = None
+    disqualifier: str | None = None
+    confidence: float = ONE_SAMPLE_CONFIDENCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CriterionScore:
-    """One line of the breakdown: a score on the profile's scale, or why there is none."""
+    """One line of the breakdown: a score on the profile's scale, or why there is none.
+
+    `x` is the unrounded share (0-1) behind the score; `places` show what cost points.
+    """
 
     id: str
     weight: float
     score: int | None
+    x: Fraction | None = None
+    confidence: float = RULE_CONFIDENCE
     not_applicable: str | None = None
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """What a session's scoring came to."""
+    """What a session's scoring came to. `ranking` (0-1) is for two-tier profiles."""
 
     total: int
+    ranking: float | None
     breakdown: tuple[CriterionScore, ...]
     confidence: float
+    gates: tuple[GateResult, ...]
+    disqualifier: str | None
     risk: tuple[RiskReason, ...]
 
     @property
@@ -68,9 +107,112 @@ class Total:
     @property
     def weakest(self) -> tuple[str, ...]:
         """Up to three criteria, the lowest score first; profile order on a tie."""
-        applied = [c for c in self.breakdown if c.score is not None]
-        applied.sort(key=lambda c: c.score if c.score is not None else 0)
-        return tuple(c.id for c in applied[:WEAKEST_SHOWN])
+        applied = [(c.score, c.id) for c in self.breakdown if c.score is not None]
+        applied.sort(key=lambda pair: pair[0])
+        return tuple(name for _, name in applied[:WEAKEST_SHOWN])
+
+    @property
+    def failed_gates(self) -> tuple[str, ...]:
+        return tuple(gate.id for gate in self.gates if not gate.passed)
+
+
+def look(profile: Profile, subject: Subject) -> Findings:
+    """All that code can tell: gates, disqualifying patterns, and every rule criterion."""
+    results: dict[str, tuple[Result, ...]] = {}
+    shares: list[Fraction] = []
+    for criterion in profile.criteria:
+        quality = float(sum(shares) / len(shares)) if shares else None
+        here = replace(subject, quality_so_far=quality)
+        found = tuple(_rule(use, here) for use in criterion.uses if not use.by_judge)
+        results[criterion.id] = found
+        if measured := [exact(r.score) for r in found if isinstance(r, Measured)]:
+            shares.append(sum(measured) / Fraction(len(measured)))
+    return Findings(
+        results=results,
+        gates=check_gates(profile.gates, subject),
+        disqualifier=_disqualifier(profile, subject),
+    )
+
+
+def _rule(use: ScorerUse, subject: Subject) -> Result:
+    return SCORERS[use.scorer].score(subject, use.typed_params)
+
+
+def _disqualifier(profile: Profile, subject: Subject) -> str | None:
+    """The first disqualifying pattern that the agent's own words match, with the place."""
+    if not profile.disqualifying_patterns:
+        return None
+    said = [
+        s.text
+        for s in subject.session.steps
+        if not isinstance(s, ToolCall) and s.role == "assistant"
+    ]
+    for pattern in profile.disqualifying_patterns:
+        # One by one: no match may reach from one message into the next.
+        for text in (*said, subject.session.final_analysis):
+            if spot := find(pattern, text):
+                return f"pattern:{pattern} ({excerpt(text, *spot)})"
+    return None
+
+
+def aggregate(profile: Profile, findings: Findings, judge: JudgeView | None) -> Total:
+    """The total. A disqualified session, or one behind a failed gate, gets the scale's minimum.
+
+    Raises NothingToScore where no criterion applies, with the reasons.
+    """
+    if judge is not None and judge.total is not None:
+        lines = tuple(
+            CriterionScore(id=i, weight=1, score=s, confidence=judge.confidence)
+            for i, s in sorted((judge.breakdown or {}).items())
+        )
+        x = Fraction(judge.total, 100)
+    else:
+        lines = tuple(_line(profile, c, findings, judge) for c in profile.criteria)
+        x = None
+    disqualifier = findings.disqualifier or (judge.disqualifier if judge else None)
+    refused = findings.refused is not None or disqualifier is not None
+    total = profile.scale.min if refused else _total(profile, lines, x)
+    return Total(
+        total=total,
+        ranking=_ranking(profile, lines, refused=refused),
+        breakdown=lines,
+        confidence=_confidence(lines, judge if x is not None else None),
+        gates=findings.gates,
+        disqualifier=disqualifier,
+        risk=_risk(profile, total, findings, disqualifier),
+    )
+
+
+def _line(
+    profile: Profile, criterion: Criterion, findings: Findings, judge: JudgeView | None
+) -> CriterionScore:
+    """The mean of those of the criterion's scorers that apply."""
+    results = findings.results.get(criterion.id, ())
+    measured = [r for r in results if isinstance(r, Measured)]
+    shares = [(exact(r.score), RULE_CONFIDENCE) for r in measured]
+    reasons = [r.reason for r in results if isinstance(r, NotApplicable)]
+    if criterion.by_judge:
+        if judge is not None:
+            points = Fraction(judge.points[criterion.id], criterion.max_points)
+            shares.append((points, judge.confidence))
+        else:
+            reasons.append(f"the judge was not asked ({findings.refused or 'rules only'})")
+    if not shares:
+        return CriterionScore(
+            id=criterion.id,
+            weight=criterion.weight,
+            score=None,
+            not_applicable="; ".join(reasons),
+        )
+    x = sum(share for share, _ in shares) / Fraction(len(shares))
+    return CriterionScore(
+        id=criterion.id,
+        weight=criterion.weight,
+        score=on_scale(x, profile.scale),
+        x=x,
+        confidence=sum(confidence for _, confidence in shares) / len(shares),
+        places=tuple(place for result in measured for place in result.places),
+    )
 
 
 def on_scale(x: float | Fraction, scale: Scale) -> int:
@@ -79,26 +221,8 @@ def on_scale(x: float | Fraction, scale: Scale) -> int:
     return round_half_up(scale.min + exact(x) * (scale.max - scale.min))
 
 
-def rule_scores(profile: Profile, session: Session) -> tuple[CriterionScore, ...]:
-    """Every rule criterion of the profile, scored."""
-    return tuple(
-        CriterionScore(id=c.id, weight=c.weight, score=None, not_applicable=result.reason)
-        if isinstance(result := SCORERS[c.scorer].score(session), NotApplicable)
-        else CriterionScore(id=c.id, weight=c.weight, score=on_scale(result, profile.scale))
-        for c in profile.rule_criteria
-    )
-
-
-def judge_scores(profile: Profile, points: Mapping[str, int]) -> tuple[CriterionScore, ...]:
-    """Every judge criterion of the profile: points / max_points on the scale."""
-    return tuple(
-        CriterionScore(
-            id=c.id,
-            weight=c.weight,
-            score=on_scale(Fraction(points[c.id], c.max_points), profile.scale),
-        )
-        for c in profile.judge_criteria
-    )
+def _total(profile: Profile, lines: tuple[CriterionScore, ...], x: Fraction | None) -> int:
+    return on_scale(x, profile.scale) if x is not None else weighted_mean(lines)
 
 
 def weighted_mean(scores: tuple[CriterionScore, ...]) -> int:
@@ -113,38 +237,37 @@ def weighted_mean(scores: tuple[CriterionScore, ...]) -> int:
     return round_half_up(sum(s * w for s, w in applied) / sum(w for _, w in applied))
 
 
-def aggregate(
-    profile: Profile, scores: tuple[CriterionScore, ...], *, disqualified: bool = False
-) -> Total:
-    """The total of these criterion scores; a disqualified session gets the scale's minimum."""
-    total = profile.scale.min if disqualified else weighted_mean(scores)
-    return Total(
-        total=total,
-        breakdown=scores,
-        confidence=ONE_SAMPLE_CONFIDENCE if profile.needs_judge else RULE_CONFIDENCE,
-        risk=_risk(profile, total, disqualified=disqualified),
-    )
+def _ranking(profile: Profile, lines: tuple[CriterionScore, ...], *, refused: bool) -> float | None:
+    """The weighted mean of the unrounded shares, 0-1, of two-tier profiles; 0 where refused."""
+    if profile.method != "two_tier":
+        return None
+    applied = [(c.x, exact(c.weight)) for c in lines if c.x is not None]
+    if refused or not applied:
+        return 0.0
+    mean = sum(x * weight for x, weight in applied) / sum(weight for _, weight in applied)
+    return round(float(mean), RANKING_DIGITS)
 
 
-def free_form(
-    profile: Profile, total: int, breakdown: Mapping[str, int], *, disqualified: bool = False
-) -> Total:
-    """The total of a profile without criteria: the judge's own, on 0-100."""
-    scores = tuple(CriterionScore(id=i, weight=1, score=s) for i, s in sorted(breakdown.items()))
-    total = profile.scale.min if disqualified else on_scale(Fraction(total, 100), profile.scale)
-    return Total(
-        total=total,
-        breakdown=scores,
-        confidence=ONE_SAMPLE_CONFIDENCE,
-        risk=_risk(profile, total, disqualified=disqualified),
-    )
+def _confidence(lines: tuple[CriterionScore, ...], free_form: JudgeView | None) -> float:
+    """The criteria's confidences, weighted as their scores are."""
+    if free_form is not None:
+        return free_form.confidence
+    applied = [(c.confidence, c.weight) for c in lines if c.score is not None]
+    if not applied:
+        return RULE_CONFIDENCE
+    weight = sum(w for _, w in applied)
+    return round(sum(c * w for c, w in applied) / weight, 4)
 
 
-def _risk(profile: Profile, total: int, *, disqualified: bool) -> tuple[RiskReason, ...]:
-    """Strictly below the threshold is a risk, and so is every disqualified session."""
+def _risk(
+    profile: Profile, total: int, findings: Findings, disqualifier: str | None
+) -> tuple[RiskReason, ...]:
+    """Strictly below the threshold, disqualified, or behind a failed gate."""
     reasons: list[RiskReason] = []
     if total < profile.quality_risk_threshold:
         reasons.append("below_threshold")
-    if disqualified:
+    if disqualifier is not None:
         reasons.append("disqualified")
+    if any(not gate.passed for gate in findings.gates):
+        reasons.append("gate_failed")
     return tuple(reasons)

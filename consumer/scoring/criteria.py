@@ -11,6 +11,9 @@ import rfc8785
 from consumer.scoring.profile import Profile
 from consumer.scoring.verdict import SCHEMA_VERSION, output_schema
 
+# Raised whenever a formula changes: the same profile then gives other scores.
+SCORING_VERSION = 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSettings:
@@ -33,7 +36,10 @@ class Criteria:
 
 def criteria(profile: Profile, judge: JudgeSettings | None) -> Criteria:
     """The criteria of scoring by this profile with this judge (none: rules only)."""
-    content: dict[str, Any] = {"profile": profile.model_dump(mode="json")}
+    content: dict[str, Any] = {
+        "scoring_version": SCORING_VERSION,
+        "profile": profile.model_dump(mode="json"),
+    }
     if judge is not None:
         content["judge"] = {
             "provider": judge.provider,

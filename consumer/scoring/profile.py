@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from consumer.scoring.rules import SCORERS
+from consumer.scoring.patterns import compiled
+from consumer.scoring.scorers import SCORERS
+from consumer.scoring.scorers.base import Params
 
 JUDGE = "judge"
 ANY_LABEL = "*"
 DEFAULT_JUDGE_POINTS = 25
+TOKEN_BUDGET = "token_budget"  # noqa: S105  a count of tokens, no secret
+COST_BUDGET = "cost_budget"
+BUDGETS = (TOKEN_BUDGET, COST_BUDGET)
+PATTERN_PREFIX = "pattern:"
+SHOWN_CHARACTERS = 80
 
-Method = Literal["heuristic", "llm"]
+Method = Literal["heuristic", "llm", "hybrid", "two_tier"]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 PromptName = Annotated[str, Field(min_length=1, max_length=64)]
 
@@ -27,36 +42,142 @@ class ProfileInvalid(ValueError):
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """Parameters are mappings, which have no hash; their JSON tells all."""
+        return hash(self.model_dump_json())
+
+    def __hash__(self) -> int:
+        return self.fingerprint
 
 
-class Criterion(_Strict):
-    """One thing that is scored, by a rule scorer or by the judge."""
+def known_scorer(scorer: str) -> str:
+    """The name, where there is such a scorer. Raises ValueError with those there are."""
+    if scorer != JUDGE and scorer not in SCORERS:
+        allowed = ", ".join([JUDGE, *sorted(SCORERS)])
+        raise ValueError(f"unknown scorer {scorer!r}; allowed: {allowed}")
+    return scorer
 
-    id: Identifier
-    name: str = ""
-    description: str = ""
-    weight: float = Field(gt=0, allow_inf_nan=False)
+
+class ScorerUse(_Strict):
+    """A scorer with its parameters: a rule scorer's name, or `judge`."""
+
     scorer: str
-    max_points: int = Field(default=DEFAULT_JUDGE_POINTS, ge=1, le=100)
+    params: dict[str, Any] = {}
 
     @field_validator("scorer")
     @classmethod
-    def _known_scorer(cls, scorer: str) -> str:
-        if scorer != JUDGE and scorer not in SCORERS:
-            allowed = ", ".join([JUDGE, *sorted(SCORERS)])
-            raise ValueError(f"unknown scorer {scorer!r}; allowed: {allowed}")
-        return scorer
+    def _known(cls, scorer: str) -> str:
+        return known_scorer(scorer)
 
     @model_validator(mode="after")
-    def _points_of_the_judge(self) -> Self:
-        if self.scorer != JUDGE and "max_points" in self.model_fields_set:
-            raise ValueError("max_points is for criteria of the judge only")
+    def _params_fit(self) -> Self:
+        if self.scorer != JUDGE:
+            typed_params(self.scorer, self.params)
+        elif self.params:
+            raise ValueError("params: the judge takes none")
         return self
 
     @property
     def by_judge(self) -> bool:
         return self.scorer == JUDGE
+
+    @cached_property
+    def typed_params(self) -> Params:
+        """The parameters as the scorer takes them."""
+        return typed_params(self.scorer, self.params)
+
+
+def typed_params(scorer: str, params: Mapping[str, Any]) -> Params:
+    """The scorer's parameters. Raises ValueError that names what is wrong and what is allowed."""
+    model = SCORERS[scorer].params
+    try:
+        return model.model_validate(params)
+    except ValidationError as error:
+        allowed = ", ".join(model.model_fields) or "none"
+        problems = "; ".join(describe(problem) for problem in error.errors())
+        raise ValueError(f"params of {scorer}: {problems}; allowed: {allowed}") from error
+
+
+class Criterion(_Strict):
+    """One thing that is scored, by one scorer or by the mean of several."""
+
+    id: Identifier
+    name: str = ""
+    description: str = ""
+    weight: float = Field(gt=0)
+    scorer: str | None = None
+    params: dict[str, Any] = {}
+    scorers: tuple[ScorerUse, ...] = ()
+    max_points: int = Field(default=DEFAULT_JUDGE_POINTS, ge=1, le=100)
+
+    @field_validator("scorer")
+    @classmethod
+    def _known_scorer(cls, scorer: str | None) -> str | None:
+        return None if scorer is None else known_scorer(scorer)
+
+    @model_validator(mode="after")
+    def _one_way_to_score(self) -> Self:
+        if (self.scorer is None) == (not self.scorers):
+            raise ValueError("needs either scorer or scorers")
+        if self.scorers and self.params:
+            raise ValueError("params: belong to each of the scorers")
+        if sum(use.by_judge for use in self.uses) > 1:
+            raise ValueError("scorers: the judge is asked once")
+        if not self.by_judge and "max_points" in self.model_fields_set:
+            raise ValueError("max_points is for criteria of the judge only")
+        return self
+
+    @cached_property
+    def uses(self) -> tuple[ScorerUse, ...]:
+        """The scorers whose mean this criterion is."""
+        return self.scorers or (ScorerUse(scorer=self.scorer or "", params=self.params),)
+
+    @property
+    def by_judge(self) -> bool:
+        """Whether the judge has a say in it."""
+        return any(use.by_judge for use in self.uses)
+
+    @property
+    def by_rules(self) -> bool:
+        """Whether a rule scorer has a say in it."""
+        return any(not use.by_judge for use in self.uses)
+
+
+class Gate(_Strict):
+    """A hard check before the judge: a rule scorer's score (0-100), or a budget's use."""
+
+    id: Identifier
+    check: str
+    threshold: float = Field(ge=0)
+    params: dict[str, Any] = {}
+    pass_if_not_applicable: bool = False
+
+    @field_validator("check")
+    @classmethod
+    def _known_check(cls, check: str) -> str:
+        if check not in SCORERS and check not in BUDGETS:
+            allowed = ", ".join([*BUDGETS, *sorted(SCORERS)])
+            raise ValueError(f"unknown check {check!r}; allowed: {allowed}")
+        return check
+
+    @model_validator(mode="after")
+    def _params_fit(self) -> Self:
+        if self.check in BUDGETS:
+            if self.params:
+                raise ValueError(f"params: {self.check} takes none")
+            return self
+        typed_params(self.check, self.params)
+        if self.threshold > 100:
+            raise ValueError(f"threshold: a score is 0-100 (got {self.threshold:g})")
+        return self
+
+    @cached_property
+    def typed_params(self) -> Params:
+        """The parameters as the check's scorer takes them."""
+        return typed_params(self.check, self.params)
 
 
 class Scale(_Strict):
@@ -87,36 +208,77 @@ class Profile(_Strict):
     match_labels: tuple[str, ...] = Field(min_length=1)
     method: Method
     criteria: tuple[Criterion, ...] = ()
+    gates: tuple[Gate, ...] = ()
+    judge_anyway: bool = Field(default=False, description="Ask the judge even where a gate failed.")
+    disqualifiers: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     scale: Scale = Scale()
     quality_risk_threshold: float = Field(default=40, ge=0, le=100)
     judge: JudgeChoice = JudgeChoice()
 
+    @field_validator("disqualifiers")
+    @classmethod
+    def _usable_patterns(cls, disqualifiers: tuple[str, ...]) -> tuple[str, ...]:
+        for text in disqualifiers:
+            if text.startswith(PATTERN_PREFIX):
+                pattern = text.removeprefix(PATTERN_PREFIX)
+                if compiled(pattern).search(""):
+                    raise ValueError(
+                        f"the pattern {pattern!r} matches the empty text, so it is found everywhere"
+                    )
+        return disqualifiers
+
+    @model_validator(mode="after")
+    def _ids_are_unique(self) -> Self:
+        for key, ids in (
+            ("criteria", [criterion.id for criterion in self.criteria]),
+            ("gates", [gate.id for gate in self.gates]),
+        ):
+            if twice := sorted({i for i in ids if ids.count(i) > 1}):
+                raise ValueError(f"{key}: ids must be unique, twice: {', '.join(twice)}")
+        return self
+
     @model_validator(mode="after")
     def _method_fits_criteria(self) -> Self:
-        ids = [criterion.id for criterion in self.criteria]
-        if twice := sorted({i for i in ids if ids.count(i) > 1}):
-            raise ValueError(f"criteria: ids must be unique, twice: {', '.join(twice)}")
-        rules = [criterion.id for criterion in self.criteria if not criterion.by_judge]
-        judged = [criterion.id for criterion in self.criteria if criterion.by_judge]
-        if self.method == "llm" and rules:
-            raise ValueError(f"criteria: method llm allows judge criteria only, not {rules}")
-        if self.method == "heuristic" and (judged or not rules):
+        rules = [c.id for c in self.criteria if c.by_rules]
+        judged = [c.id for c in self.criteria if c.by_judge]
+        wrong = {
+            "llm": "judge criteria only" if rules else "",
+            "heuristic": "rule scorers, and nothing else" if judged or not rules else "",
+            "hybrid": "rule scorers and judge criteria" if not (rules and judged) else "",
+            "two_tier": "gates and criteria" if not (self.gates and self.criteria) else "",
+        }[self.method]
+        if wrong:
             raise ValueError(
-                f"criteria: method heuristic needs rule scorers and allows nothing else, got {ids}"
+                f"criteria: method {self.method} takes {wrong}; got by rules: {rules}, "
+                f"by the judge: {judged}, gates: {[gate.id for gate in self.gates]}"
+            )
+        if self.judge_disqualifiers and not self.needs_judge:
+            raise ValueError(
+                f"disqualifiers: method {self.method} asks no judge; {PATTERN_PREFIX} is allowed"
             )
         return self
 
     @property
     def needs_judge(self) -> bool:
-        return self.method != "heuristic"
+        return self.method == "llm" or any(criterion.by_judge for criterion in self.criteria)
 
     @property
     def judge_criteria(self) -> tuple[Criterion, ...]:
         return tuple(criterion for criterion in self.criteria if criterion.by_judge)
 
     @property
-    def rule_criteria(self) -> tuple[Criterion, ...]:
-        return tuple(criterion for criterion in self.criteria if not criterion.by_judge)
+    def judge_disqualifiers(self) -> tuple[str, ...]:
+        """What the judge is asked about."""
+        return tuple(d for d in self.disqualifiers if not d.startswith(PATTERN_PREFIX))
+
+    @property
+    def disqualifying_patterns(self) -> tuple[str, ...]:
+        """What code looks for."""
+        return tuple(
+            d.removeprefix(PATTERN_PREFIX)
+            for d in self.disqualifiers
+            if d.startswith(PATTERN_PREFIX)
+        )
 
 
 def parse_profile(raw: Any) -> Profile:
@@ -124,15 +286,37 @@ def parse_profile(raw: Any) -> Profile:
     try:
         return Profile.model_validate(raw)
     except ValidationError as error:
-        raise ProfileInvalid([describe(problem) for problem in error.errors()]) from error
+        raise ProfileInvalid([_profile_problem(problem) for problem in error.errors()]) from error
+
+
+def _profile_problem(problem: Any) -> str:
+    """The problem; for an unknown key also the keys that there are."""
+    text = describe(problem)
+    if problem["type"] != "extra_forbidden":
+        return text
+    model = _MODELS.get(
+        next((part for part in problem["loc"][:-1] if part in _MODELS), ""), Profile
+    )
+    if "scorers" in problem["loc"][:-1]:
+        model = ScorerUse
+    return f"{text}; allowed: {', '.join(model.model_fields)}"
 
 
 def describe(problem: Any) -> str:
     """One pydantic problem as `key.path: what is wrong (got value)`."""
     where = ".".join(str(part) for part in problem["loc"])
     text = problem["msg"].removeprefix("Value error, ")
-    got = "" if problem["type"] in {"missing", "value_error"} else f" (got {problem['input']!r})"
-    return f"{where}: {text}{got}" if where else f"{text}{got}"
+    got = repr(problem["input"])[:SHOWN_CHARACTERS]
+    shown = "" if problem["type"] in {"missing", "value_error"} else f" (got {got})"
+    return f"{where}: {text}{shown}" if where else f"{text}{shown}"
+
+
+_MODELS: Mapping[Any, type[BaseModel]] = {
+    "criteria": Criterion,
+    "gates": Gate,
+    "scale": Scale,
+    "judge": JudgeChoice,
+}
 
 
 def select(profiles: Sequence[Profile], label: str) -> Profile | None:

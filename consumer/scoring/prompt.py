@@ -10,12 +10,12 @@ import re
 from collections.abc import Mapping
 
 from consumer.scoring.profile import Profile
-from consumer.scoring.session import Session
+from consumer.scoring.scorers.base import Subject
+from consumer.scoring.tool_report import ToolReport
 from consumer.scoring.transcript import (
     Transcript,
     encode,
     fence,
-    tool_report_text,
     tools_text,
 )
 from consumer.scoring.verdict import output_schema
@@ -48,34 +48,55 @@ def template_problems(template: str) -> list[str]:
 
 
 def render(
-    template: str, session: Session, transcript: Transcript, profile: Profile, *, nonce: str
+    template: str, subject: Subject, transcript: Transcript, profile: Profile, *, nonce: str
 ) -> str:
     """The prompt for this session. All that comes from the session stands inside fences."""
-    values = _values(session, transcript, profile, nonce)
+    values = _values(subject, transcript, profile, nonce)
     return _PLACEHOLDER.sub(lambda match: values[match[1]], template)
 
 
 def _values(
-    session: Session, transcript: Transcript, profile: Profile, nonce: str
+    subject: Subject, transcript: Transcript, profile: Profile, nonce: str
 ) -> Mapping[str, str]:
+    session = subject.session
     return {
         "SESSION_CONVERSATION": fence("TRANSCRIPT", nonce, transcript.text),
         "ALERT_DATA": fence("ALERT", nonce, encode(dict(session.alert_data))),
         "AVAILABLE_TOOLS": fence("TOOLS", nonce, tools_text(session.available_tools)),
         "FINAL_ANALYSIS": fence("FINAL ANALYSIS", nonce, encode(session.final_analysis)),
         "RUNBOOK": fence("RUNBOOK", nonce, encode(session.runbook_url)),
-        "TOOL_REPORT": fence("TOOL REPORT", nonce, tool_report_text(session)),
+        "TOOL_REPORT": fence("TOOL REPORT", nonce, tool_report_text(subject.report)),
         "CRITERIA": criteria_text(profile),
         "OUTPUT_SCHEMA": json.dumps(output_schema(profile), indent=1),
     }
 
 
+def tool_report_text(report: ToolReport) -> str:
+    """The tool report in figures, on one line."""
+    return encode(
+        {
+            "calls": report.calls,
+            "failed": [{"tool": call.tool, "failure": call.failure} for call in report.failed],
+            "repeated": [{"tool": r.tool_name, "calls": len(r.call_ids)} for r in report.repeated],
+            "wasted": [{"tool": call.tool, "reason": call.reason} for call in report.wasted],
+            "available_but_unused": list(report.unused_tools),
+        }
+    )
+
+
 def criteria_text(profile: Profile) -> str:
-    """The judge's criteria, each with its points and what it means."""
-    return "\n\n".join(
+    """The judge's criteria, each with its points and what it means; then the disqualifiers."""
+    parts = [
         f"### {c.id}: {c.name or c.id} (0 to {c.max_points} points)\n{c.description}".rstrip()
         for c in profile.judge_criteria
-    )
+    ]
+    if profile.judge_disqualifiers:
+        listed = "\n".join(f"- {text}" for text in profile.judge_disqualifiers)
+        parts.append(
+            "### Disqualifiers\nIf one of these is the case, disqualified is true and "
+            f"disqualifier_triggered repeats it word for word:\n{listed}"
+        )
+    return "\n\n".join(parts)
 
 
 def correction(problems: list[str]) -> str:

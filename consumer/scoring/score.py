@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from consumer.scoring.aggregate import RiskReason, Total
 from consumer.scoring.profile import Method, Profile
+from consumer.scoring.scorers.base import Subject
 from consumer.scoring.session import Session
+from consumer.scoring.text import storable, storable_json
 from consumer.scoring.verdict import Approach, MissingTool, Verdict
 
 
@@ -70,8 +72,12 @@ class Score:
     details: tuple[dict[str, Any], ...]
     reasoning: str | None
     confidence: float
+    ranking: float | None
+    gates: tuple[dict[str, Any], ...]
+    failed_gates: tuple[str, ...]
     disqualified: bool
     disqualifier_triggered: str | None
+    tool_report: dict[str, Any]
     risk: tuple[RiskReason, ...]
     risk_threshold: float
     weakest: tuple[str, ...]
@@ -91,8 +97,7 @@ def new_score(
     score_id: UUID,
     request_id: UUID,
     triggered_by: str,
-    session: Session,
-    session_cost_usd: float | None,
+    subject: Subject,
     profile: Profile,
     criteria_hash: str,
     total: Total,
@@ -104,7 +109,7 @@ def new_score(
     return Score(
         score_id=score_id,
         request_id=request_id,
-        session_id=session.id,
+        session_id=subject.session.id,
         criteria_hash=criteria_hash,
         profile_id=profile.id,
         profile_version=profile.version,
@@ -114,15 +119,19 @@ def new_score(
         details=_details(total, verdict),
         reasoning=verdict.reasoning if verdict else None,
         confidence=total.confidence,
-        disqualified=verdict.disqualified if verdict else False,
-        disqualifier_triggered=verdict.disqualifier_triggered if verdict else None,
+        ranking=total.ranking,
+        gates=tuple(storable_json(asdict(gate)) for gate in total.gates),
+        failed_gates=total.failed_gates,
+        disqualified=total.disqualifier is not None,
+        disqualifier_triggered=storable(total.disqualifier) if total.disqualifier else None,
+        tool_report=storable_json(asdict(subject.report)),
         risk=total.risk,
         risk_threshold=profile.quality_risk_threshold,
         weakest=total.weakest,
         judge=_usage(judgement),
         samples=_samples(judgement),
         injection_suspected=verdict.injection_suspected if verdict else False,
-        facts=_facts(session, session_cost_usd),
+        facts=_facts(subject.session, subject.cost_usd),
         missing_tools=verdict.missing_tools if verdict else (),
         approaches=verdict.approaches if verdict else (),
         triggered_by=triggered_by,
@@ -137,7 +146,9 @@ def _details(total: Total, verdict: Verdict | None) -> tuple[dict[str, Any], ...
     for line in total.breakdown:
         entry: dict[str, Any] = {"id": line.id, "weight": line.weight, "score": line.score}
         if line.not_applicable:
-            entry["not_applicable"] = line.not_applicable
+            entry["not_applicable"] = storable(line.not_applicable)
+        if line.places:
+            entry["places"] = storable_json([asdict(place) for place in line.places])
         if said := judged.get(line.id):
             entry["reasoning"] = said.reasoning
             entry["evidence"] = [

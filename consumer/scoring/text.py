@@ -18,7 +18,7 @@ def storable_json(value: Any) -> Any:
     """The JSON value with every string storable, keys included."""
     if isinstance(value, str):
         return storable(value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [storable_json(item) for item in value]
     if isinstance(value, dict):
         return {storable(key): storable_json(item) for key, item in value.items()}

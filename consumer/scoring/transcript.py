@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,12 +121,3 @@ def tools_text(tools: Iterable[AvailableTool]) -> str:
         for tool in tools
     ]
     return "\n".join(lines) or "(the session does not tell which tools were available)"
-
-
-def tool_report_text(session: Session) -> str:
-    """How many tool calls there were and which of them failed."""
-    calls = session.tool_calls
-    failed: list[Mapping[str, Any]] = [
-        {"tool": call.name, "failure": call.failure} for call in calls if call.failure
-    ]
-    return encode({"calls": len(calls), "failed": failed})

@@ -252,11 +252,21 @@ def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _problems(answer: _CriteriaAnswer | _FreeFormAnswer, profile: Profile, steps: int) -> list[str]:
     problems: list[str] = []
-    if answer.disqualified:
-        problems.append("disqualified: this profile has no disqualifiers, so it must be false")
+    problems += _disqualifier_problems(answer, profile.judge_disqualifiers)
     if isinstance(answer, _CriteriaAnswer):
         problems += _criteria_problems(answer.criteria, profile, steps)
     return problems
+
+
+def _disqualifier_problems(answer: _CommonAnswer, allowed: tuple[str, ...]) -> list[str]:
+    """A session is disqualified for a listed reason, or not at all."""
+    if not answer.disqualified:
+        return []
+    if not allowed:
+        return ["disqualified: this profile has no disqualifiers, so it must be false"]
+    if answer.disqualifier_triggered not in allowed:
+        return [f"disqualifier_triggered: must be one of {list(allowed)}, word for word"]
+    return []
 
 
 def _criteria_problems(
@@ -311,7 +321,7 @@ def _verdict(
             for a in answer.alternative_approaches
         ),
         disqualified=answer.disqualified,
-        disqualifier_triggered=answer.disqualifier_triggered,
+        disqualifier_triggered=answer.disqualifier_triggered if answer.disqualified else None,
         injection_suspected=answer.injection_suspected,
     )
 

@@ -25,6 +25,15 @@ ADDRESSES = Addresses(
     source="/score-consumer", topics={event.type: f"prod.{event.type}" for event in ALL}
 )
 ASKED = Asked(request_id=UUID(int=1), session_id="s1", triggered_by="alice", attempts=2, trace={})
+TOOL_REPORT = {
+    "calls": 4,
+    "failed": [],
+    "corrections": [],
+    "repeated": [],
+    "wasted": [],
+    "unused_tools": [],
+    "effectiveness": 65,
+}
 JUDGED = Score(
     score_id=UUID(int=2),
     request_id=UUID(int=1),
@@ -40,6 +49,10 @@ JUDGED = Score(
     confidence=0.6,
     disqualified=False,
     disqualifier_triggered=None,
+    ranking=None,
+    gates=(),
+    failed_gates=(),
+    tool_report=TOOL_REPORT,
     risk=("below_threshold",),
     risk_threshold=40,
     weakest=("logical_flow", "consistency"),

@@ -104,7 +104,7 @@ async def test_a_score_is_stored_with_every_value(store: Store, database: str) -
     (row,) = await fetch(database, "SELECT * FROM session_scores")
     stored = {
         name: json.loads(got)
-        if name in {"score_breakdown", "score_details", "gate", "samples"}
+        if name in {"score_breakdown", "score_details", "gate", "samples", "tool_report"}
         else got
         for name, got in row.items()
     }
@@ -128,7 +128,7 @@ async def test_a_score_is_stored_with_every_value(store: Store, database: str) -
         "quality_risk": ["below_threshold", "disqualified"],
         "quality_risk_threshold": 40.0,
         "weakest_criteria": ["consistency", "logical_flow"],
-        "tool_report": None,
+        "tool_report": made.tool_report,
         "judge_provider": "openai",
         "judge_model": "judge-1",
         "judge_samples": 1,

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from consumer.ports import ClaimedRequest, Completion
 from consumer.scoring.profile import Profile, parse_profile
+from consumer.scoring.scorers.base import Subject, subject
 from consumer.scoring.session import (
     AvailableTool,
     LlmCall,
@@ -17,6 +19,7 @@ from consumer.scoring.session import (
     Step,
     ToolCall,
 )
+from consumer.scoring.tool_report import Price
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 REQUEST_ID = UUID("00000000-0000-4000-8000-000000000001")
@@ -95,6 +98,23 @@ def session(*steps: Step, **changes: Any) -> Session:
     return Session(**{**fields, **changes})
 
 
+def no_price(_read: int, _written: int) -> float | None:
+    """A model whose price nobody knows."""
+    return None
+
+
+def about(
+    run: Session, *, price: Price = no_price, cost_usd: float | None = None, **changes: Any
+) -> Subject:
+    """The session as scorers look at it; no price is known unless one is given."""
+    return replace(subject(run, price=price, cost_usd=cost_usd), **changes)
+
+
+def gated(check: str = "tool_count", threshold: float = 50, **changes: Any) -> dict[str, Any]:
+    """A gate as a profile's file writes it, named after its check."""
+    return {"id": check, "check": check, "threshold": threshold, **changes}
+
+
 def judged(criterion_id: str = "logical_flow", **changes: Any) -> dict[str, Any]:
     """A judge criterion as a profile's file writes it."""
     return {"id": criterion_id, "weight": 1, "scorer": "judge", **changes}
@@ -125,6 +145,13 @@ def rules_profile(*criteria: Mapping[str, Any], **changes: Any) -> Profile:
     """A profile of rule criteria (none: tool_count)."""
     chosen = list(criteria) or [ruled()]
     return profile(**{"id": "lean", "method": "heuristic", "criteria": chosen, **changes})
+
+
+def two_tier_profile(*criteria: Mapping[str, Any], **changes: Any) -> Profile:
+    """A profile of gates (tool_count at 50) and criteria (none: tool_count)."""
+    chosen = list(criteria) or [ruled()]
+    own = {"id": "tiers", "method": "two_tier", "gates": [gated()], "criteria": chosen}
+    return profile(**{**own, **changes})
 
 
 def free_form_profile(**changes: Any) -> Profile:

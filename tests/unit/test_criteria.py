@@ -12,19 +12,20 @@ import pytest
 from consumer.scoring import criteria as module
 from consumer.scoring.criteria import JudgeSettings, criteria
 from consumer.scoring.profile import Profile, parse_profile
-from tests.unit.builders import judged, profile, raw_profile, ruled, rules_profile
+from tests.unit.builders import gated, judged, profile, raw_profile, ruled, rules_profile
 
 JUDGE = JudgeSettings(provider="openai", model="gpt-4o", prompt="Judge: é\n", temperature=0.0)
 
 # RFC 8785 by hand: keys sorted, no blanks, 1.0 and 40.0 as 1 and 40.
 LEAN = (
     '{"profile":{"criteria":[{"description":"","id":"tool_count","max_points":25,"name":"",'
-    '"scorer":"tool_count","weight":1}],"id":"lean","judge":{"prompt":"judge_prompt"},'
-    '"match_labels":["*"],"method":"heuristic","name":"","quality_risk_threshold":40,'
-    '"scale":{"max":100,"min":0},"version":1}}'
+    '"params":{},"scorer":"tool_count","scorers":[],"weight":1}],"disqualifiers":[],"gates":[],'
+    '"id":"lean","judge":{"prompt":"judge_prompt"},"judge_anyway":false,"match_labels":["*"],'
+    '"method":"heuristic","name":"","quality_risk_threshold":40,"scale":{"max":100,"min":0},'
+    '"version":1},"scoring_version":1}'
 )
-LEAN_HASH = "a05ad12a4a60a35a30bec6aa00e32871ddc58782e29a133d90d5d0e1bd2c34ee"
-REVIEW_HASH = "be8cc3cc0794b640e1a084a47e0c277fb7d76e22a03a40ce4ad6bee0cab7ab06"
+LEAN_HASH = "319e4c35c08b150fa10687eabf7bc75988a68486828c7631577c876fc3c881b7"
+REVIEW_HASH = "c96412d8836dc6696d21c1b00b966b885135c1597fccf28063a7b4dc1b7c5942"
 
 
 def hash_of(chosen: Profile, judge: JudgeSettings | None = JUDGE) -> str:
@@ -67,7 +68,8 @@ def test_the_content_holds_all_that_can_change_a_score() -> None:
         "samples": 1,
         "output_schema_version": 1,
     }
-    assert criteria(rules_profile(), None).content.keys() == {"profile"}
+    assert criteria(rules_profile(), None).content.keys() == {"scoring_version", "profile"}
+    assert found.content["scoring_version"] == 1
     json.dumps(found.content, allow_nan=False)
 
 
@@ -96,6 +98,10 @@ def test_the_judge_s_settings_are_in_it(change: dict[str, Any]) -> None:
         {"quality_risk_threshold": 41},
         {"judge": {"prompt": "other_prompt"}},
         {"criteria": [judged("logical_flow")]},
+        {"gates": [gated()]},
+        {"judge_anyway": True},
+        {"disqualifiers": ["It is rude."]},
+        {"disqualifiers": ["pattern:rude"]},
         {"criteria": [judged("consistency", max_points=10), judged("logical_flow")]},
         {"criteria": [judged("logical_flow", weight=2), judged("consistency", max_points=10)]},
         {"criteria": [judged("logical_flow"), judged("consistency", max_points=11)]},
@@ -115,6 +121,37 @@ def test_all_of_the_profile_is_in_it(change: dict[str, Any]) -> None:
 def test_another_rule_scorer_is_another_hash() -> None:
     other = rules_profile(ruled("response_time", id="tool_count"))
     assert hash_of(other, None) != LEAN_HASH
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ruled("latency_band"), ruled("latency_band", params={"best_up_to_s": 4})),
+        (ruled(), {"id": "tool_count", "weight": 1, "scorers": [{"scorer": "tool_count"}]}),
+    ],
+    ids=["params", "scorers"],
+)
+def test_how_a_criterion_is_scored_is_in_it(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert hash_of(rules_profile(one), None) != hash_of(rules_profile(other), None)
+
+
+def test_a_gate_s_threshold_and_params_are_in_it() -> None:
+    hashes = {
+        hash_of(profile(gates=[gated("latency_band", **changes)]))
+        for changes in (
+            {},
+            {"threshold": 51},
+            {"params": {"best_up_to_s": 4}},
+            {"pass_if_not_applicable": True},
+        )
+    }
+    assert len(hashes) == 4
+
+
+def test_another_version_of_the_formulas_is_another_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SCORING_VERSION", 2)
+    assert hash_of(rules_profile(), None) != LEAN_HASH
+    assert hash_of(profile()) != REVIEW_HASH
 
 
 def test_with_and_without_a_judge_differ() -> None:

@@ -32,6 +32,7 @@ from consumer.scoring.transcript import transcript
 from consumer.scoring.verdict import output_schema
 from tests.unit.builders import (
     TEMPLATE,
+    about,
     answer_json,
     completion,
     criterion_answer,
@@ -119,13 +120,13 @@ def asking(provider: Any, prices: Any = None) -> Judge:
 
 async def ask(*script: Completion | Exception) -> tuple[Judgement, ScriptedProvider]:
     provider = ScriptedProvider(list(script))
-    return await asking(provider).judge(session(), REVIEW), provider
+    return await asking(provider).judge(about(session()), REVIEW), provider
 
 
 async def fail(error: type[Exception], *script: Completion | Exception) -> ScriptedProvider:
     provider = ScriptedProvider(list(script))
     with pytest.raises(error):
-        await asking(provider).judge(session(), REVIEW)
+        await asking(provider).judge(about(session()), REVIEW)
     return provider
 
 
@@ -155,7 +156,7 @@ async def test_one_valid_answer_is_one_call(slept: list[float]) -> None:
 async def test_what_a_judgement_tells_of_its_making() -> None:
     prices = FlatPrice()
     provider = ScriptedProvider([completion(input_tokens=700, output_tokens=50)])
-    judgement = await asking(provider, prices).judge(session(), REVIEW)
+    judgement = await asking(provider, prices).judge(about(session()), REVIEW)
     assert (judgement.provider, judgement.model) == ("main", "judge-1-2026-01-01")
     assert (judgement.samples, judgement.calls) == (1, 1)
     assert (judgement.input_tokens, judgement.output_tokens) == (700, 50)
@@ -167,7 +168,7 @@ async def test_what_a_judgement_tells_of_its_making() -> None:
 
 async def test_an_unknown_price_is_no_price_of_zero() -> None:
     provider = ScriptedProvider([completion()])
-    judgement = await asking(provider, FlatPrice(known=False)).judge(session(), REVIEW)
+    judgement = await asking(provider, FlatPrice(known=False)).judge(about(session()), REVIEW)
     assert judgement.cost_usd is None
 
 
@@ -176,7 +177,7 @@ async def test_the_prompt_sent_is_the_prompt_hashed() -> None:
     prompt = provider.calls[0].prompt
     assert hashlib.sha256(prompt.encode()).hexdigest() == judgement.prompt_sha256
     run = session()
-    again = render(TEMPLATE, run, transcript(run), REVIEW, nonce=judgement.nonce)
+    again = render(TEMPLATE, about(run), transcript(run), REVIEW, nonce=judgement.nonce)
     assert again == prompt
 
 
@@ -192,7 +193,7 @@ async def test_the_nonce_is_another_for_every_judgement() -> None:
 async def test_a_session_that_cannot_be_encoded_is_judged_all_the_same() -> None:
     odd = session(message("half a pair: \ud800, and \x00"), final_analysis="\udfff")
     provider = ScriptedProvider([completion(answer_json(criteria=_unquoted()))])
-    judgement = await asking(provider).judge(odd, REVIEW)
+    judgement = await asking(provider).judge(about(odd), REVIEW)
     assert judgement.verdict.verified_share is None
     provider.calls[0].prompt.encode()
 
@@ -213,7 +214,7 @@ async def test_a_profile_s_own_prompt_is_used() -> None:
     judge = Judge(provider=provider, prompts=prompts, prices=FlatPrice())
     short = profile(judge={"prompt": "short_prompt"})
     assert judge.settings(short).prompt == "Short. " + TEMPLATE
-    await judge.judge(session(), short)
+    await judge.judge(about(session()), short)
     assert provider.calls[0].prompt.startswith("Short. Judge this:")
 
 
@@ -257,7 +258,7 @@ async def test_an_empty_answer_is_shown_as_such() -> None:
 async def test_three_invalid_answers_are_enough() -> None:
     provider = ScriptedProvider([INVALID] * 3)
     with pytest.raises(JudgeInvalidOutput) as error:
-        await asking(provider).judge(session(), REVIEW)
+        await asking(provider).judge(about(session()), REVIEW)
     assert str(error.value) == f"no valid verdict in 3 answers: {WHAT_WAS_WRONG}"
     assert len(provider.calls) == 3
 
@@ -267,7 +268,7 @@ async def test_the_message_of_invalid_output_is_short_and_keeps_the_answer_out()
     text = f"SECRET OF THE SESSION {answer_json(criteria=wrong)}"
     provider = ScriptedProvider([completion(text)] * 3)
     with pytest.raises(JudgeInvalidOutput) as error:
-        await asking(provider).judge(session(), REVIEW)
+        await asking(provider).judge(about(session()), REVIEW)
     assert len(str(error.value)) < 1100
     assert "SECRET" not in str(error.value)
 
@@ -321,7 +322,7 @@ async def test_after_the_last_retry_the_error_is_told(slept: list[float]) -> Non
     before = calls_measured("main", "JudgeUnavailable")
     provider = ScriptedProvider([UNWELL] * 4)
     with pytest.raises(JudgeUnavailable, match=r"^the judge answers 503$"):
-        await asking(provider).judge(session(), REVIEW)
+        await asking(provider).judge(about(session()), REVIEW)
     assert slept == [1.0, 2.0, 4.0]
     assert provider.script == []
     assert calls_measured("main", "JudgeUnavailable") == before + 4
@@ -332,7 +333,7 @@ async def test_a_judge_may_have_no_schedule(slept: list[float]) -> None:
     judge = Judge(provider=provider, prompts={"judge_prompt": TEMPLATE}, prices=FlatPrice(),
                   retry_delays_s=())  # fmt: skip
     with pytest.raises(JudgeUnavailable):
-        await judge.judge(session(), REVIEW)
+        await judge.judge(about(session()), REVIEW)
     assert (slept, len(provider.calls)) == ([], 1)
 
 
@@ -358,7 +359,7 @@ async def test_a_wish_of_more_than_ten_seconds_goes_back_to_the_queue(slept: lis
     busy = JudgeUnavailable("429", retry_after=10.5)
     provider = ScriptedProvider([UNWELL, busy, completion()])
     with pytest.raises(JudgeUnavailable) as error:
-        await asking(provider).judge(session(), REVIEW)
+        await asking(provider).judge(about(session()), REVIEW)
     assert error.value is busy
     assert error.value.retry_after == 10.5
     assert slept == [1.0]
@@ -429,7 +430,7 @@ async def test_the_key_is_neither_logged_nor_told(
     ) as client:
         provider = OpenAIProvider(client=client, name="main", model="m", max_output_tokens=256)
         with pytest.raises(error) as raised:
-            await asking(provider).judge(session(), REVIEW)
+            await asking(provider).judge(about(session()), REVIEW)
     assert sent
     assert set(sent) == {f"Bearer {key}"}
     assert logged

@@ -2,8 +2,9 @@
 
 import json
 import sys
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import astuple, dataclass, field, is_dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -46,7 +47,7 @@ from consumer.ports import ClaimedRequest, Completion
 from consumer.scoring.criteria import JudgeSettings, criteria
 from consumer.scoring.profile import Profile
 from consumer.scoring.score import JudgeUsage, Score, SessionFacts
-from consumer.scoring.session import Session
+from consumer.scoring.session import Session, Step
 from tests.unit.builders import (
     NOW,
     REQUEST_ID,
@@ -55,13 +56,19 @@ from tests.unit.builders import (
     claimed,
     completion,
     criterion_answer,
+    failed_call,
     free_form_answer,
     free_form_profile,
+    gated,
+    judged,
     llm_call,
+    message,
     profile,
     ruled,
     rules_profile,
     session,
+    tool_call,
+    two_tier_profile,
 )
 
 REVIEW = profile()
@@ -179,6 +186,10 @@ def simple(**changes: Any) -> FakeHistory:
     return FakeHistory(session(**{"label": "simple", **changes}))
 
 
+def simple_of(*steps: Step, **changes: Any) -> FakeHistory:
+    return FakeHistory(session(*steps, label="simple", **changes))
+
+
 def test_values_cannot_be_changed() -> None:
     """Those that the pure rules, and so the pipeline, deal in."""
     places = [name for name in sys.modules if name.startswith(("consumer.scoring.", "consumer.po"))]
@@ -191,7 +202,9 @@ def test_values_cannot_be_changed() -> None:
     assert {Score, Session, ClaimedRequest} <= set(own)
     for value in [*own, Completed, Reused, Failed, Retry, Release]:
         assert value.__dataclass_params__.frozen, value
-        assert "__slots__" in vars(value), value
+        # What is worked out once and kept, as a Subject's texts, has no place in slots.
+        keeps = any(isinstance(member, cached_property) for member in vars(value).values())
+        assert "__slots__" in vars(value) or keeps, value
 
 
 # --- A new score -------------------------------------------------------------------------------
@@ -217,6 +230,18 @@ async def test_a_judged_score_in_full() -> None:
         breakdown={"logical_flow": 80, "consistency": 50},
         reasoning="Sound work with a gap.",
         confidence=0.6,
+        ranking=None,
+        gates=(),
+        failed_gates=(),
+        tool_report={
+            "calls": 1,
+            "failed": [],
+            "corrections": [],
+            "repeated": [],
+            "wasted": [],
+            "unused_tools": ["kubernetes.pods_log"],
+            "effectiveness": 100,
+        },
         disqualified=False,
         disqualifier_triggered=None,
         risk=(),
@@ -304,6 +329,146 @@ async def test_a_low_score_is_a_risk() -> None:
     world = World(provider=FakeProvider(completion(answer_json(criteria=low))))
     score = await world.score()
     assert (score.total_score, score.risk) == (7, ("below_threshold",))
+
+
+async def test_what_a_wasted_call_cost_is_the_agent_s_own_price() -> None:
+    steps = (tool_call(result="x" * 96 + "4711"), message("Nothing found."))
+    (wasted,) = (await World(history=simple_of(*steps)).score()).tool_report["wasted"]
+    assert wasted == {
+        "call_id": "call-1",
+        "tool": "kubernetes.pods_get",
+        "reason": "unreferenced",
+        "tokens": 60,  # 100 bytes read and 19 written, two bytes a token
+        "cost_usd": pytest.approx(0.06),
+    }
+    unknown = simple_of(*steps, llm_calls=(llm_call("unheard-of"),))
+    (wasted,) = (await World(history=unknown).score()).tool_report["wasted"]
+    assert wasted["cost_usd"] is None
+
+
+async def test_everything_in_a_score_can_be_stored() -> None:
+    odd = failed_call(error="a\x00b\ud800", id="\x00")
+    by = rules_profile(
+        ruled("tool_error_rate"),
+        gates=[gated("tool_error_rate")],
+        disqualifiers=["pattern:miner"],
+    )
+    history = FakeHistory(session(odd, final_analysis="miner \x00\udfff", alert_data={}))
+    score = await World(history=history, profiles=(by,)).score()
+    assert score.failed_gates == ("tool_error_rate",)
+    assert score.disqualifier_triggered == "pattern:miner (miner \ufffd\ufffd)"
+    assert score.gates[0]["places"] == [
+        {"step": 1, "excerpt": "kubernetes.pods_log: a\ufffdb\ufffd"}
+    ]
+    told = json.dumps(astuple(replace(score, scored_at=None)), default=str, ensure_ascii=False)
+    assert "\\u0000" not in told
+    told.encode()
+
+
+async def test_why_the_judge_was_not_asked_can_be_stored() -> None:
+    by = profile(disqualifiers=["pattern:miner"])
+    history = FakeHistory(session(final_analysis="miner \x00\udfff"))
+    score = await World(history=history, profiles=(by,)).score()
+    assert score.details[0] == {
+        "id": "logical_flow",
+        "weight": 1,
+        "score": None,
+        "not_applicable": "the judge was not asked "
+        "(disqualified: pattern:miner (miner \ufffd\ufffd))",
+    }
+
+
+# --- What is not paid for ----------------------------------------------------------------------
+
+
+async def test_a_failed_gate_saves_the_judge_s_call() -> None:
+    gates = [gated("tool_count", 95), gated("token_budget", 1000), gated("cost_budget", 2)]
+    world = World(profiles=(profile(gates=gates, scale={"min": 5, "max": 100}),))
+    score = await world.score()
+    assert world.provider is not None
+    assert world.provider.calls == 0
+    assert (score.total_score, score.breakdown, score.method) == (5, {}, "llm")
+    assert score.failed_gates == ("tool_count", "token_budget")
+    assert [(g["id"], g["passed"], g["score"]) for g in score.gates] == [
+        ("tool_count", False, 90.0),
+        ("token_budget", False, 1100),
+        ("cost_budget", True, pytest.approx(1.1)),
+    ]
+    assert score.risk == ("below_threshold", "gate_failed")
+    assert score.details[0]["not_applicable"] == (
+        "the judge was not asked (gate failed: tool_count, token_budget)"
+    )
+    assert (score.judge, score.samples, score.reasoning) == (JudgeUsage(), (), None)
+
+
+async def test_a_failed_gate_needs_no_judge_at_all() -> None:
+    gates = [gated("tool_count", 95)]
+    world = World(provider=None, profiles=(profile(gates=gates),))
+    assert (await world.score()).failed_gates == ("tool_count",)
+
+
+async def test_the_judge_may_be_asked_behind_a_failed_gate() -> None:
+    gates = [gated("tool_count", 95)]
+    world = World(profiles=(profile(gates=gates, judge_anyway=True),))
+    score = await world.score()
+    assert world.provider is not None
+    assert world.provider.calls == 1
+    assert (score.total_score, score.breakdown) == (0, {"logical_flow": 80, "consistency": 50})
+    assert (score.failed_gates, score.reasoning) == (("tool_count",), "Sound work with a gap.")
+
+
+async def test_passed_gates_are_kept_with_the_score() -> None:
+    score = await World(profiles=(profile(gates=[gated("tool_count", 90)]),)).score()
+    assert (score.total_score, score.failed_gates) == (65, ())
+    assert score.gates == (
+        {
+            "id": "tool_count",
+            "check": "tool_count",
+            "passed": True,
+            "score": 90.0,
+            "threshold": 90,
+            "message": "tool_count 90, needs 90",
+            "places": [],
+        },
+    )
+
+
+async def test_a_disqualifying_pattern_saves_the_judge_s_call() -> None:
+    world = World(profiles=(profile(disqualifiers=["pattern:the pod m[a-z]+"]),))
+    score = await world.score()
+    assert world.provider is not None
+    assert world.provider.calls == 0
+    assert (score.total_score, score.disqualified) == (0, True)
+    assert score.disqualifier_triggered == "pattern:the pod m[a-z]+ (The pod mines.)"
+    assert score.risk == ("below_threshold", "disqualified")
+
+
+async def test_a_disqualifier_that_the_judge_found() -> None:
+    text = answer_json(disqualified=True, disqualifier_triggered="It is rude.")
+    by = profile(disqualifiers=["It is rude."])
+    score = await World(provider=FakeProvider(completion(text)), profiles=(by,)).score()
+    assert (score.total_score, score.disqualified) == (0, True)
+    assert score.disqualifier_triggered == "It is rude."
+    assert score.breakdown == {"logical_flow": 80, "consistency": 50}
+
+
+async def test_a_two_tier_score_has_a_ranking_and_places() -> None:
+    both = {"id": "use", "weight": 1, "scorers": [{"scorer": "judge"}, {"scorer": "tool_count"}]}
+    by = two_tier_profile(both, ruled("tool_error_rate"), judged("flow"), gates=[gated()])
+    answered = {"use": criterion_answer(10), "flow": criterion_answer(5)}
+    run = session(message(), tool_call(), failed_call())
+    world = World(
+        history=FakeHistory(run),
+        provider=FakeProvider(completion(answer_json(criteria=answered))),
+        profiles=(by,),
+    )
+    score = await world.score()
+    assert score.breakdown == {"use": 60, "tool_error_rate": 50, "flow": 20}
+    assert (score.total_score, score.ranking) == (43, 0.4333)
+    assert score.details[1]["places"] == [
+        {"step": 3, "excerpt": "kubernetes.pods_log: connection reset"}
+    ]
+    assert score.details[0]["reasoning"] == "It follows."
 
 
 async def test_the_id_of_a_score_follows_from_its_request() -> None:

@@ -7,9 +7,18 @@ import pytest
 from consumer.config import load_profiles
 from consumer.resources import resource
 from consumer.scoring.profile import ProfileInvalid, by_id, parse_profile, select
-from consumer.scoring.rules import SCORERS
-from tests.unit.builders import judged, profile, raw_profile, ruled, rules_profile
+from consumer.scoring.scorers import SCORERS
+from tests.unit.builders import (
+    gated,
+    judged,
+    profile,
+    raw_profile,
+    ruled,
+    rules_profile,
+    two_tier_profile,
+)
 
+BANDS = "best_up_to_s, good_up_to_s, fair_up_to_s"
 NAN, INF = float("nan"), float("inf")
 
 
@@ -95,11 +104,32 @@ def test_defaults() -> None:
 
 
 def test_criteria_by_who_scores_them() -> None:
-    review, lean = profile(), rules_profile()
-    assert [c.id for c in review.judge_criteria] == ["logical_flow", "consistency"]
-    assert review.rule_criteria == ()
-    assert [c.id for c in lean.rule_criteria] == ["tool_count"]
-    assert lean.judge_criteria == ()
+    both = {"id": "both", "weight": 1, "scorers": [{"scorer": "judge"}, {"scorer": "tool_count"}]}
+    hybrid = profile(method="hybrid", criteria=[judged("flow"), ruled(), both])
+    assert [c.id for c in hybrid.judge_criteria] == ["flow", "both"]
+    assert [(c.id, c.by_judge, c.by_rules) for c in hybrid.criteria] == [
+        ("flow", True, False),
+        ("tool_count", False, True),
+        ("both", True, True),
+    ]
+    assert [[u.scorer for u in c.uses] for c in hybrid.criteria] == [
+        ["judge"],
+        ["tool_count"],
+        ["judge", "tool_count"],
+    ]
+    assert rules_profile().judge_criteria == ()
+
+
+def test_disqualifiers_by_who_finds_them() -> None:
+    review = profile(disqualifiers=["It is rude.", "pattern:rm -rf", "pattern:sudo"])
+    assert review.judge_disqualifiers == ("It is rude.",)
+    assert review.disqualifying_patterns == ("rm -rf", "sudo")
+
+
+def test_profiles_are_values() -> None:
+    banded = ruled("latency_band", params={"best_up_to_s": 4})
+    assert rules_profile(banded) == rules_profile(banded)
+    assert len({rules_profile(banded), rules_profile(banded), rules_profile()}) == 2
 
 
 def test_a_judge_s_profile_may_have_no_criteria() -> None:
@@ -131,7 +161,7 @@ def test_a_weight_must_be_finite(weight: float) -> None:
 def test_a_threshold_lies_on_0_to_100(threshold: float) -> None:
     (problem,) = problems(quality_risk_threshold=threshold)
     assert problem.startswith("quality_risk_threshold: Input should be ")
-    assert "0" in problem
+    assert "0" in problem or "finite" in problem
     assert problem.endswith(f"(got {threshold})")
 
 
@@ -144,21 +174,69 @@ def test_an_unknown_method_names_those_that_exist() -> None:
 
 def test_a_rule_criterion_under_llm_is_refused() -> None:
     (problem,) = problems(criteria=[judged(), ruled()])
-    assert problem == "criteria: method llm allows judge criteria only, not ['tool_count']"
-
-
-@pytest.mark.parametrize("criteria", [[judged("flow")], [ruled(), judged("flow")], []])
-def test_heuristic_takes_rule_scorers_and_needs_one(criteria: list[dict[str, Any]]) -> None:
-    (problem,) = problems(method="heuristic", criteria=criteria)
-    ids = [c["id"] for c in criteria]
     assert problem == (
-        f"criteria: method heuristic needs rule scorers and allows nothing else, got {ids}"
+        "criteria: method llm takes judge criteria only; got by rules: ['tool_count'], "
+        "by the judge: ['logical_flow'], gates: []"
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "criteria", "gates", "takes"),
+    [
+        ("heuristic", [judged("flow")], [], "rule scorers, and nothing else"),
+        ("heuristic", [ruled(), judged("flow")], [], "rule scorers, and nothing else"),
+        ("heuristic", [], [gated()], "rule scorers, and nothing else"),
+        ("llm", [ruled()], [], "judge criteria only"),
+        ("hybrid", [ruled()], [], "rule scorers and judge criteria"),
+        ("hybrid", [judged()], [gated()], "rule scorers and judge criteria"),
+        ("hybrid", [], [], "rule scorers and judge criteria"),
+        ("two_tier", [ruled(), judged()], [], "gates and criteria"),
+        ("two_tier", [], [gated()], "gates and criteria"),
+    ],
+)
+def test_a_method_takes_certain_criteria(
+    method: str, criteria: list[dict[str, Any]], gates: list[dict[str, Any]], takes: str
+) -> None:
+    rules = [c["id"] for c in criteria if c["scorer"] != "judge"]
+    asked = [c["id"] for c in criteria if c["scorer"] == "judge"]
+    assert problems(method=method, criteria=criteria, gates=gates) == [
+        (
+            f"criteria: method {method} takes {takes}; got by rules: {rules}, "
+            f"by the judge: {asked}, gates: {[g['id'] for g in gates]}"
+        )
+    ]
+
+
+def test_a_criterion_of_judge_and_rules_is_neither_llm_nor_heuristic() -> None:
+    both = {"id": "a", "weight": 1, "scorers": [{"scorer": "judge"}, {"scorer": "tool_count"}]}
+    for method in ("llm", "heuristic"):
+        (problem,) = problems(method=method, criteria=[both])
+        assert "got by rules: ['a'], by the judge: ['a']" in problem
+    assert profile(method="hybrid", criteria=[both]).needs_judge
+
+
+@pytest.mark.parametrize(
+    ("by", "asks"),
+    [
+        (profile(), True),
+        (profile(criteria=[]), True),
+        (rules_profile(), False),
+        (two_tier_profile(), False),
+        (two_tier_profile(judged()), True),
+    ],
+)
+def test_whether_a_judge_is_asked(by: Any, asks: bool) -> None:
+    assert by.needs_judge is asks
 
 
 def test_ids_of_criteria_are_unique() -> None:
     twice = [judged("b"), judged("a"), judged("b"), judged("a"), judged("c")]
     assert problems(criteria=twice) == ["criteria: ids must be unique, twice: a, b"]
+
+
+def test_ids_of_gates_are_unique() -> None:
+    twice = [gated(), gated("latency_band"), gated()]
+    assert problems(gates=twice) == ["gates: ids must be unique, twice: tool_count"]
 
 
 @pytest.mark.parametrize("points", [0, -1, 101])
@@ -220,18 +298,190 @@ def test_a_profile_needs_a_label() -> None:
     assert problem.startswith("match_labels: ")
 
 
+# --- Scorers and their parameters --------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
-    ("where", "changes"),
+    ("scorer", "params", "problem"),
     [
-        ("treshold", {"treshold": 40}),
-        ("judge.promt", {"judge": {"promt": "judge_prompt"}}),
-        ("scale.mid", {"scale": {"mid": 1}}),
-        ("criteria.0.wieght", {"criteria": [judged(wieght=1)]}),
+        (
+            "tool_count",
+            {"limit": 3},
+            "params of tool_count: limit: Extra inputs are not permitted (got 3); allowed: none",
+        ),
+        (
+            "latency_band",
+            {"best": 3},
+            (
+                f"params of latency_band: best: Extra inputs are not permitted (got 3); "
+                f"allowed: {BANDS}"
+            ),
+        ),
+        (
+            "latency_band",
+            {"best_up_to_s": "soon"},
+            (
+                "params of latency_band: best_up_to_s: Input should be a valid number, unable to "
+                f"parse string as a number (got 'soon'); allowed: {BANDS}"
+            ),
+        ),
+        (
+            "latency_band",
+            {"best_up_to_s": 50},
+            f"params of latency_band: the bands must rise: [50.0, 10, 20]; allowed: {BANDS}",
+        ),
+        ("judge", {"tone": "kind"}, "params: the judge takes none"),
     ],
 )
-def test_a_misspelt_key_is_refused(where: str, changes: dict[str, Any]) -> None:
+def test_params_are_the_scorer_s(scorer: str, params: dict[str, Any], problem: str) -> None:
+    method = "llm" if scorer == "judge" else "heuristic"
+    alone = {"id": "a", "weight": 1, "scorer": scorer, "params": params}
+    assert criterion_problems(alone, method) == [f"criteria.0: {problem}"]
+    one_of = {"id": "a", "weight": 1, "scorers": [{"scorer": scorer, "params": params}]}
+    assert criterion_problems(one_of, method) == [f"criteria.0.scorers.0: {problem}"]
+
+
+def test_gates_take_params_as_criteria_do() -> None:
+    assert problems(gates=[gated("latency_band", params={"best": 3})]) == [
+        (
+            "gates.0: params of latency_band: best: Extra inputs are not permitted (got 3); "
+            f"allowed: {BANDS}"
+        )
+    ]
+    for budget in ("token_budget", "cost_budget"):
+        assert problems(gates=[gated(budget, params={"per_call": 3})]) == [
+            f"gates.0: params: {budget} takes none"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("criterion", "problem"),
+    [
+        ({}, "needs either scorer or scorers"),
+        ({"scorers": []}, "needs either scorer or scorers"),
+        (
+            {"scorer": "judge", "scorers": [{"scorer": "tool_count"}]},
+            "needs either scorer or scorers",
+        ),
+        (
+            {"scorers": [{"scorer": "tool_count"}], "params": {"a": 1}},
+            "params: belong to each of the scorers",
+        ),
+        (
+            {"scorers": [{"scorer": "judge"}, {"scorer": "tool_count"}, {"scorer": "judge"}]},
+            "scorers: the judge is asked once",
+        ),
+        (
+            {"scorers": [{"scorer": "tool_count"}], "max_points": 10},
+            "max_points is for criteria of the judge only",
+        ),
+    ],
+)
+def test_a_criterion_is_scored_one_way(criterion: dict[str, Any], problem: str) -> None:
+    told = criterion_problems({"id": "a", "weight": 1, **criterion}, method="hybrid")
+    assert told == [f"criteria.0: {problem}"]
+
+
+def test_an_unknown_scorer_among_several_names_those_that_exist() -> None:
+    (problem,) = criterion_problems({"id": "a", "weight": 1, "scorers": [{"scorer": "vibes"}]})
+    assert problem.startswith("criteria.0.scorers.0.scorer: unknown scorer 'vibes'; allowed: judge")
+
+
+def test_max_points_may_be_given_where_the_judge_has_a_say() -> None:
+    both = [{"scorer": "tool_count"}, {"scorer": "judge"}]
+    mixed = {"id": "a", "weight": 1, "scorers": both, "max_points": 10}
+    assert profile(method="hybrid", criteria=[mixed]).criteria[0].max_points == 10
+
+
+# --- Gates and disqualifiers -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("check", ["vibes", "judge"])
+def test_an_unknown_check_names_those_that_exist(check: str) -> None:
+    allowed = ", ".join(["token_budget", "cost_budget", *sorted(SCORERS)])
+    assert problems(gates=[gated(check)]) == [
+        f"gates.0.check: unknown check {check!r}; allowed: {allowed}"
+    ]
+
+
+def test_a_gate_s_threshold_is_a_score_or_a_budget() -> None:
+    (problem,) = problems(gates=[gated("tool_count", 100.5)])
+    assert problem == "gates.0: threshold: a score is 0-100 (got 100.5)"
+    (problem,) = problems(gates=[gated("tool_count", -1)])
+    assert problem.startswith("gates.0.threshold: Input should be greater than or equal to 0")
+    big = profile(gates=[gated("tool_count", 100), gated("token_budget", 500_000)])
+    assert [gate.threshold for gate in big.gates] == [100, 500_000]
+
+
+@pytest.mark.parametrize(
+    ("disqualifier", "problem"),
+    [
+        ("pattern:(", "not a usable pattern: missing ): ( (RE2 syntax)"),
+        ("pattern:(?=a)", "not a usable pattern: invalid perl operator: (?= (RE2 syntax)"),
+        ("pattern:", "the pattern '' matches the empty text, so it is found everywhere"),
+        ("pattern:a*", "the pattern 'a*' matches the empty text, so it is found everywhere"),
+    ],
+)
+def test_a_disqualifying_pattern_must_be_usable(disqualifier: str, problem: str) -> None:
+    assert problems(disqualifiers=["It is rude.", disqualifier]) == [f"disqualifiers: {problem}"]
+
+
+def test_a_disqualifier_says_something() -> None:
+    (problem,) = problems(disqualifiers=[""])
+    assert problem.startswith("disqualifiers.0: String should have at least 1 character")
+
+
+def test_only_patterns_disqualify_where_no_judge_is_asked() -> None:
+    lean = {"method": "heuristic", "criteria": [ruled()]}
+    assert problems(**lean, disqualifiers=["It is rude.", "pattern:sudo"]) == [
+        "disqualifiers: method heuristic asks no judge; pattern: is allowed"
+    ]
+    assert profile(**lean, disqualifiers=["pattern:sudo"]).disqualifying_patterns == ("sudo",)
+    tiers = {"method": "two_tier", "criteria": [ruled()], "gates": [gated()]}
+    assert problems(**tiers, disqualifiers=["It is rude."]) == [
+        "disqualifiers: method two_tier asks no judge; pattern: is allowed"
+    ]
+
+
+# --- Keys --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("where", "changes", "allowed"),
+    [
+        (
+            "treshold",
+            {"treshold": 40},
+            (
+                "id, version, name, match_labels, method, criteria, gates, judge_anyway, "
+                "disqualifiers, scale, quality_risk_threshold, judge"
+            ),
+        ),
+        ("judge.promt", {"judge": {"promt": "judge_prompt"}}, "prompt"),
+        ("scale.mid", {"scale": {"mid": 1}}, "min, max"),
+        (
+            "criteria.0.wieght",
+            {"criteria": [judged(wieght=1)]},
+            "id, name, description, weight, scorer, params, scorers, max_points",
+        ),
+        (
+            "criteria.0.scorers.0.parms",
+            {"criteria": [{"id": "a", "weight": 1, "scorers": [{"scorer": "judge", "parms": {}}]}]},
+            "scorer, params",
+        ),
+        (
+            "gates.0.treshold",
+            {"gates": [gated(treshold=1)]},
+            "id, check, threshold, params, pass_if_not_applicable",
+        ),
+    ],
+)
+def test_a_misspelt_key_is_refused_and_the_allowed_are_named(
+    where: str, changes: dict[str, Any], allowed: str
+) -> None:
     (problem,) = problems(**changes)
-    assert problem.startswith(f"{where}: Extra inputs are not permitted")
+    assert problem.startswith(f"{where}: Extra inputs are not permitted (got ")
+    assert problem.endswith(f"; allowed: {allowed}")
 
 
 def test_missing_keys_are_named() -> None:
@@ -243,7 +493,6 @@ def test_missing_keys_are_named() -> None:
         "match_labels: Field required",
         "method: Field required",
         "criteria.0.weight: Field required",
-        "criteria.0.scorer: Field required",
     ]
 
 

@@ -11,12 +11,21 @@ from hypothesis import strategies as st
 from consumer.config import load
 from consumer.resources import resource
 from consumer.scoring import prompt as module
-from consumer.scoring.prompt import KNOWN, correction, render, template_problems
+from consumer.scoring.prompt import (
+    KNOWN,
+    correction,
+    criteria_text,
+    render,
+    template_problems,
+    tool_report_text,
+)
 from consumer.scoring.transcript import transcript
 from consumer.scoring.verdict import output_schema
 from tests.unit.builders import (
     TEMPLATE,
+    about,
     available,
+    failed_call,
     judged,
     message,
     profile,
@@ -36,7 +45,7 @@ REVIEW = profile(
 
 def rendered(template: str = EVERYTHING, nonce: str = NONCE, **changes: Any) -> str:
     run = session(**changes)
-    return render(template, run, transcript(run), REVIEW, nonce=nonce)
+    return render(template, about(run), transcript(run), REVIEW, nonce=nonce)
 
 
 def part(prompt: str, label: str) -> str:
@@ -56,7 +65,13 @@ def test_every_placeholder_gets_its_part() -> None:
     assert json.loads(part(prompt, "ALERT")) == {"pod": "miner-0"}
     assert json.loads(part(prompt, "FINAL ANALYSIS")) == "The pod mines."
     assert json.loads(part(prompt, "RUNBOOK")) == "https://runbooks.example/cpu.md"
-    assert json.loads(part(prompt, "TOOL REPORT")) == {"calls": 1, "failed": []}
+    assert json.loads(part(prompt, "TOOL REPORT")) == {
+        "calls": 1,
+        "failed": [],
+        "repeated": [],
+        "wasted": [],
+        "available_but_unused": ["kubernetes.pods_log"],
+    }
     assert [json.loads(line)["tool"] for line in part(prompt, "TOOLS").split("\n")] == [
         "kubernetes.pods_get",
         "kubernetes.pods_log",
@@ -87,7 +102,7 @@ def test_a_placeholder_inside_the_session_stays_text() -> None:
         runbook_url=hostile,
         available_tools=available(hostile),
     )
-    prompt = render(EVERYTHING, run, transcript(run), REVIEW, nonce=NONCE)
+    prompt = render(EVERYTHING, about(run), transcript(run), REVIEW, nonce=NONCE)
     first, second = part(prompt, "TRANSCRIPT").split("\n")
     assert json.loads(first)["text"] == hostile
     assert json.loads(second)["result"] == hostile
@@ -108,7 +123,7 @@ def test_no_session_adds_a_line_or_a_fence(text: str) -> None:
         runbook_url=text,
         available_tools=available(text, text),
     )
-    prompt = render(EVERYTHING, run, transcript(run), REVIEW, nonce=NONCE)
+    prompt = render(EVERYTHING, about(run), transcript(run), REVIEW, nonce=NONCE)
     assert len(prompt.splitlines()) == len(rendered().splitlines())
     assert len(re.findall(rf"^<<<.* {NONCE}>>>$", prompt, re.MULTILINE)) == 12
 
@@ -131,6 +146,42 @@ def test_the_nonce_marks_every_part_of_the_session() -> None:
         "TRANSCRIPT",
     ]
     assert labels == [label for begin in begins for label in (begin, f"END {begin}")]
+
+
+def test_the_tool_report_names_what_went_wrong() -> None:
+    run = session(
+        message(),
+        tool_call("pods_get", id="a", result="restarts 4711"),
+        tool_call("pods_get", id="b", result="restarts 4711"),
+        failed_call("pods_log", id="c"),
+        tool_call("nodes_top", id="d", failure="tool", error="denied", result="denied"),
+        available_tools=available("pods_get", "pods_exec"),
+        final_analysis="Unclear.",
+    )
+    assert json.loads(tool_report_text(about(run).report)) == {
+        "calls": 4,
+        "failed": [
+            {"tool": "kubernetes.pods_log", "failure": "transport"},
+            {"tool": "kubernetes.nodes_top", "failure": "tool"},
+        ],
+        "repeated": [{"tool": "kubernetes.pods_get", "calls": 2}],
+        "wasted": [
+            {"tool": "kubernetes.pods_get", "reason": "unreferenced"},
+            {"tool": "kubernetes.pods_get", "reason": "unreferenced"},
+            {"tool": "kubernetes.pods_log", "reason": "failed"},
+            {"tool": "kubernetes.nodes_top", "reason": "failed"},
+        ],
+        "available_but_unused": ["kubernetes.pods_exec"],
+    }
+
+
+def test_disqualifiers_for_the_judge_are_listed_and_patterns_are_not() -> None:
+    review = profile(criteria=[judged("a")], disqualifiers=["It is rude.", "pattern:shutdown"])
+    assert criteria_text(review) == (
+        "### a: a (0 to 25 points)\n\n"
+        "### Disqualifiers\nIf one of these is the case, disqualified is true and "
+        "disqualifier_triggered repeats it word for word:\n- It is rude."
+    )
 
 
 # --- Templates ---------------------------------------------------------------------------------
@@ -161,7 +212,7 @@ def test_a_template_must_show_conversation_and_schema() -> None:
 
 def test_all_that_is_known_can_be_filled_in() -> None:
     run = session()
-    values = module._values(run, transcript(run), REVIEW, NONCE)
+    values = module._values(about(run), transcript(run), REVIEW, NONCE)
     assert values.keys() == set(KNOWN)
 
 

@@ -13,7 +13,6 @@ from consumer.scoring.transcript import (
     encode,
     fence,
     fold,
-    tool_report_text,
     tools_text,
     transcript,
     visible,
@@ -253,23 +252,6 @@ def test_tools_are_listed_one_a_line() -> None:
 
 def test_that_no_tools_are_known_is_said() -> None:
     assert tools_text(()) == "(the session does not tell which tools were available)"
-
-
-def test_the_tool_report_counts_calls_and_names_failures() -> None:
-    run = session(
-        message(),
-        tool_call("pods_get"),
-        failed_call("pods_log"),
-        tool_call("nodes_top", failure="tool", error="Error: denied", result="Error: denied"),
-    )
-    assert json.loads(tool_report_text(run)) == {
-        "calls": 3,
-        "failed": [
-            {"tool": "kubernetes.pods_log", "failure": "transport"},
-            {"tool": "kubernetes.nodes_top", "failure": "tool"},
-        ],
-    }
-    assert json.loads(tool_report_text(session(message()))) == {"calls": 0, "failed": []}
 
 
 def test_steps_of_a_session_run_through_all_stages() -> None:

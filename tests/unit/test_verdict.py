@@ -231,6 +231,45 @@ def test_nothing_can_be_disqualified_without_disqualifiers(by: Profile) -> None:
     assert problems(by, disqualified=True, disqualifier_triggered="rude") == [expected]
 
 
+LISTED = ["It made things up.", "It broke production."]
+
+
+def rude(base: Profile, **changes: Any) -> dict[str, Any]:
+    """A disqualifying answer that fits a profile with or without criteria."""
+    told = {"disqualified": True, "disqualifier_triggered": LISTED[0], **changes}
+    return answer(**told) if base.judge_criteria else free_form_answer(**told)
+
+
+@pytest.mark.parametrize(
+    "by",
+    [profile(disqualifiers=LISTED), free_form_profile(disqualifiers=LISTED)],
+    ids=["criteria", "free form"],
+)
+def test_a_listed_disqualifier_word_for_word(by: Profile) -> None:
+    for listed in LISTED:
+        verdict = checked(json.dumps(rude(by, disqualifier_triggered=listed)), by)
+        assert (verdict.disqualified, verdict.disqualifier_triggered) == (True, listed)
+    expected = f"disqualifier_triggered: must be one of {LISTED}, word for word"
+    for other in ("it made things up.", "It made things up", "", None, "pattern:x"):
+        text = json.dumps(rude(by, disqualifier_triggered=other))
+        assert refused(text, by) == [expected]
+
+
+def test_a_reason_without_disqualification_counts_for_nothing() -> None:
+    by = profile(disqualifiers=LISTED)
+    verdict = checked(json.dumps(rude(by, disqualified=False)), by)
+    assert (verdict.disqualified, verdict.disqualifier_triggered) == (False, None)
+
+
+def test_patterns_are_not_for_the_judge_to_find() -> None:
+    by = profile(disqualifiers=["pattern:made up"])
+    for told in ("pattern:made up", "made up"):
+        text = json.dumps(rude(by, disqualifier_triggered=told))
+        assert refused(text, by) == [
+            "disqualified: this profile has no disqualifiers, so it must be false"
+        ]
+
+
 @pytest.mark.parametrize("key", list(answer()))
 def test_every_key_is_required(key: str) -> None:
     raw = answer()

@@ -1,0 +1,84 @@
+"""Gates: hard checks made before anything is paid for. They fail closed.
+
+A rule scorer's gate passes at `score >= threshold` on 0-100; a budget's at `used <= threshold`.
+What can't be measured does not pass, unless the gate says that it may.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from consumer.scoring.profile import COST_BUDGET, TOKEN_BUDGET, Gate
+from consumer.scoring.rounding import exact
+from consumer.scoring.scorers import SCORERS
+from consumer.scoring.scorers.base import Measured, NotApplicable, Place, Result, Subject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """One gate's outcome. `score` is on 0-100 for rule scorers, tokens or USD for budgets."""
+
+    id: str
+    check: str
+    passed: bool
+    score: float | None
+    threshold: float
+    message: str
+    places: tuple[Place, ...] = ()
+
+
+def check_gates(gates: tuple[Gate, ...], subject: Subject) -> tuple[GateResult, ...]:
+    """Every gate's outcome, in order."""
+    return tuple(_check(gate, subject) for gate in gates)
+
+
+def _check(gate: Gate, subject: Subject) -> GateResult:
+    if gate.check in {TOKEN_BUDGET, COST_BUDGET}:
+        return _budget(gate, subject)
+    scorer = SCORERS[gate.check]
+    result: Result = scorer.score(subject, gate.typed_params)
+    if isinstance(result, NotApplicable):
+        return _unmeasured(gate, result.reason)
+    return _scored(gate, result)
+
+
+def _scored(gate: Gate, result: Measured) -> GateResult:
+    score = float(exact(result.score) * 100)
+    passed = Fraction(repr(score)) >= exact(gate.threshold)
+    return GateResult(
+        id=gate.id,
+        check=gate.check,
+        passed=passed,
+        score=round(score, 2),
+        threshold=gate.threshold,
+        message=f"{gate.check} {score:.4g}, needs {gate.threshold:g}",
+        places=() if passed else result.places,
+    )
+
+
+def _budget(gate: Gate, subject: Subject) -> GateResult:
+    tokens = gate.check == TOKEN_BUDGET
+    used = subject.session.total_tokens if tokens else subject.cost_usd
+    unit, digits = ("tokens", 15) if tokens else ("USD", 6)
+    if used is None:
+        return _unmeasured(gate, f"the session's {unit} are unknown")
+    return GateResult(
+        id=gate.id,
+        check=gate.check,
+        passed=used <= gate.threshold,
+        score=used,
+        threshold=gate.threshold,
+        message=f"{used:.{digits}g} {unit}, at most {gate.threshold:.{digits}g}",
+    )
+
+
+def _unmeasured(gate: Gate, reason: str) -> GateResult:
+    return GateResult(
+        id=gate.id,
+        check=gate.check,
+        passed=gate.pass_if_not_applicable,
+        score=None,
+        threshold=gate.threshold,
+        message=f"not measurable: {reason}",
+    )

@@ -1,0 +1,56 @@
+"""Patterns from profiles. They run on an engine whose time is linear in the text, so that none can
+stall the consumer, whatever it was written for; in exchange, there are no look-arounds and no
+back-references.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Annotated, Any
+
+import re2
+from pydantic import AfterValidator, Field
+
+from consumer.scoring.text import storable
+
+# What one compiled pattern may take; a counted repetition like (x{1000}){1000} passes it.
+MAX_MEMORY_BYTES = 8 * 1024 * 1024
+MAX_CHARACTERS = 1000
+
+
+@lru_cache(maxsize=1024)
+def compiled(pattern: str) -> Any:
+    """The pattern, without regard to case. Raises ValueError that says what is wrong with it."""
+    options = re2.Options()
+    options.case_sensitive = False
+    options.log_errors = False
+    options.max_mem = MAX_MEMORY_BYTES
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0]
+        shown = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise ValueError(f"not a usable pattern: {shown} (RE2 syntax)") from error
+
+
+def _usable(pattern: str) -> str:
+    compiled(pattern)
+    return pattern
+
+
+Pattern = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_usable)]
+
+
+def find(pattern: str, text: str) -> tuple[int, int] | None:
+    """Where the pattern first occurs: (start, end) in characters."""
+    # A lone surrogate can't be encoded for the engine; its stand-in is one character as well.
+    match = compiled(pattern).search(storable(text))
+    return (match.start(), match.end()) if match else None
+
+
+def find_all(pattern: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where the pattern occurs, without overlaps; empty matches are left out."""
+    for match in compiled(pattern).finditer(storable(text)):
+        if match.end() > match.start():
+            yield match.start(), match.end()

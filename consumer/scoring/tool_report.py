@@ -1,0 +1,272 @@
+"""The tool report: what became of a session's tool calls. Formulas: scoring.md, "Tool report".
+
+Linear in the number of calls and in the size of their texts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, Literal
+
+from consumer.scoring.rounding import round_half_up
+from consumer.scoring.session import AvailableTool, Message, Session, Step, ToolCall
+
+SIMILAR = 0.8
+DISTINCTIVE_CHARACTERS = 4
+# A fair estimate where nobody counted: see judge.md, "Long sessions".
+BYTES_PER_TOKEN = 2
+
+CorrectionKind = Literal["fallback_after_error", "retry_with_different_params"]
+WasteReason = Literal["failed", "unreferenced"]
+Price = Callable[[int, int], float | None]
+
+# Bytes that identifiers and numbers are made of; all others separate them, those of other scripts'
+# letters too: what these write between identifiers are plain words, often without a blank. So do
+# `:`, `/` and `@`: who reads `pod/miner-0` or `app:2.14.0` speaks of `miner-0` and `2.14.0`.
+_SEPARATORS = bytes(
+    byte if byte < 128 and (chr(byte).isalnum() or chr(byte) in "_-.") else 32
+    for byte in range(256)
+)
+# At a word's ends these are the sentence's or the JSON's, not the word's.
+_EDGES = b"-."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedCall:
+    call_id: str
+    tool: str
+    failure: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """A failed call and the adjacent one that answered it."""
+
+    failed_call_id: str
+    call_id: str
+    kind: CorrectionKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedCalls:
+    """Calls of one tool with nearly the same parameters; the similarity is the highest found."""
+
+    tool_name: str
+    call_ids: tuple[str, ...]
+    param_similarity: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WastedCall:
+    """A call that brought nothing, and an estimate of what it cost (USD null: unknown price)."""
+
+    call_id: str
+    tool: str
+    reason: WasteReason
+    tokens: int
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolReport:
+    """All findings; `effectiveness` is 0-100, and 100 without any call."""
+
+    calls: int
+    failed: tuple[FailedCall, ...]
+    corrections: tuple[Correction, ...]
+    repeated: tuple[RepeatedCalls, ...]
+    wasted: tuple[WastedCall, ...]
+    unused_tools: tuple[str, ...]
+    effectiveness: int
+
+
+def tool_report(session: Session, price: Price) -> ToolReport:
+    """The report of a session; `price` tells USD of (input, output) tokens of its model."""
+    calls = session.tool_calls
+    failed = tuple(_failed(call) for call in calls if call.failure)
+    corrections = tuple(_corrections(calls))
+    repeated = tuple(_repeated(calls))
+    wasted = tuple(_wasted(session, calls, price))
+    return ToolReport(
+        calls=len(calls),
+        failed=failed,
+        corrections=corrections,
+        repeated=repeated,
+        wasted=wasted,
+        unused_tools=_unused(session.available_tools, calls),
+        effectiveness=effectiveness(
+            total=len(calls),
+            ok=len(calls) - len(failed),
+            corrections=len(corrections),
+            wasted_failed=sum(call.reason == "failed" for call in wasted),
+            repeated=len(repeated),
+        ),
+    )
+
+
+def effectiveness(
+    *, total: int, ok: int, corrections: int, wasted_failed: int, repeated: int
+) -> int:
+    """round(40 ok/n + 30 (1 - corrections/n) + 20 (1 - wasted_failed/n) + 10 (1 - repeated/n)).
+
+    Ratios are capped at 1; 100 without calls; half rounds up.
+    """
+    if total == 0:
+        return 100
+
+    def ratio(count: int) -> Fraction:
+        return min(Fraction(count, total), Fraction(1))
+
+    return round_half_up(
+        40 * ratio(ok)
+        + 30 * (1 - ratio(corrections))
+        + 20 * (1 - ratio(wasted_failed))
+        + 10 * (1 - ratio(repeated))
+    )
+
+
+def _failed(call: ToolCall) -> FailedCall:
+    return FailedCall(
+        call_id=call.id, tool=call.name, failure=call.failure or "", error=(call.error or "")[:500]
+    )
+
+
+def _corrections(calls: Sequence[ToolCall]) -> Iterator[Correction]:
+    """What directly followed a failure: another tool, or the same one asked otherwise."""
+    for before, after in pairwise(calls):
+        if not before.failure:
+            continue
+        kind: CorrectionKind
+        if before.name != after.name:
+            kind = "fallback_after_error"
+        elif before.arguments != after.arguments:
+            kind = "retry_with_different_params"
+        else:
+            continue
+        yield Correction(failed_call_id=before.id, call_id=after.id, kind=kind)
+
+
+def _repeated(calls: Sequence[ToolCall]) -> Iterator[RepeatedCalls]:
+    """One entry a tool, of its consecutive calls (other tools may stand between them)."""
+    by_tool: dict[str, list[ToolCall]] = {}
+    for call in calls:
+        by_tool.setdefault(call.name, []).append(call)
+    for name, own in by_tool.items():
+        flat = [(call, flattened(call.arguments)) for call in own]
+        ids: dict[str, None] = {}
+        highest = 0.0
+        for (one, one_params), (other, other_params) in pairwise(flat):
+            similarity = jaccard(one_params, other_params)
+            if similarity >= SIMILAR:
+                ids |= {one.id: None, other.id: None}
+                highest = max(highest, similarity)
+        if ids:
+            yield RepeatedCalls(tool_name=name, call_ids=tuple(ids), param_similarity=highest)
+
+
+def flattened(value: Any, path: str = "") -> frozenset[str]:
+    """Every leaf of the value as `path=JSON`. Empty containers are leaves too."""
+    if isinstance(value, Mapping) and value:
+        return frozenset().union(*(flattened(v, f"{path}.{k}") for k, v in value.items()))
+    if isinstance(value, list) and value:
+        return frozenset().union(*(flattened(v, f"{path}[{n}]") for n, v in enumerate(value)))
+    if not path and not value:
+        return frozenset()
+    return frozenset({f"{path}={json.dumps(value, sort_keys=True)}"})
+
+
+def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+    """Shared over all; two empty sets are the same: 1."""
+    return len(one & other) / len(one | other) if one or other else 1.0
+
+
+def _wasted(session: Session, calls: Sequence[ToolCall], price: Price) -> Iterator[WastedCall]:
+    unreferenced = _unreferenced(session)
+    last_success = {call.name: n for n, call in enumerate(calls) if not call.failure}
+    for n, call in enumerate(calls):
+        reason: WasteReason
+        if call.failure:
+            if last_success.get(call.name, -1) > n:
+                continue
+            reason = "failed"
+        elif call.id in unreferenced:
+            reason = "unreferenced"
+        else:
+            continue
+        read, written = _tokens(call.result), _tokens(_json(call.arguments))
+        yield WastedCall(
+            call_id=call.id,
+            tool=call.name,
+            reason=reason,
+            tokens=read + written,
+            cost_usd=price(read, written),
+        )
+
+
+def _json(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(dict(arguments), ensure_ascii=False)
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN)
+
+
+def _unreferenced(session: Session) -> set[str]:
+    """Ids of calls of whose result nothing distinctive is taken up later.
+
+    A result that holds nothing distinctive ("OK") can't be said to be unused, and is left out.
+    """
+    later = distinctive(session.final_analysis)
+    unused: set[str] = set()
+    for step in reversed(tuple(session.steps)):
+        if isinstance(step, ToolCall):
+            own = distinctive(_json(step.arguments))
+            words = set() if step.failure else set(_words(step.result))
+            # What the agent itself had asked with proves nothing about the answer.
+            taken_up = later.intersection(words) - own
+            if not taken_up and any(_is_distinctive(word) for word in words - own):
+                unused.add(step.id)
+            later |= own
+        else:
+            later |= distinctive(_text(step))
+    return unused
+
+
+def _text(step: Message) -> str:
+    return step.text if step.role != "system" else ""
+
+
+def distinctive(text: str) -> set[bytes]:
+    """Numbers and identifiers of four characters or more; plain words are not distinctive."""
+    return {word for word in set(_words(text)) if _is_distinctive(word)}
+
+
+def _words(text: str) -> list[bytes]:
+    """The text's words, as UTF-8. On bytes, for texts of megabytes."""
+    words = text.encode(errors="replace").translate(_SEPARATORS).split()
+    return [word.strip(_EDGES) for word in words]
+
+
+def _is_distinctive(word: bytes) -> bool:
+    """Has a digit, or holds parts together with punctuation, or changes case inside."""
+    if len(word) < DISTINCTIVE_CHARACTERS:
+        return False
+    if word.isalpha():
+        return not (word.islower() or word.isupper() or word.istitle())
+    return True
+
+
+def _unused(available: Sequence[AvailableTool], calls: Sequence[ToolCall]) -> tuple[str, ...]:
+    used = {call.name for call in calls}
+    names = (f"{tool.server}.{tool.name}" for tool in available)
+    return tuple(name for name in names if name not in used)
+
+
+def steps_text(steps: Sequence[Step]) -> str:
+    """All that was said and answered, for scorers that look for evidence."""
+    return "\n".join(step.text if isinstance(step, Message) else step.result for step in steps)

@@ -1,0 +1,163 @@
+"""How fast the rules are: parse, all scorers, gates, tool report; one core, no server.
+
+`make bench-rules` prints sessions a second over real sessions, and how time grows with the size
+of a session. Figures are medians of several rounds; the growth is a ratio within one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from consumer import config
+from consumer.demo import sample_sessions
+from consumer.edges.history.tarsy_python_shape import Detail, parse, session
+from consumer.edges.prices import PriceList
+from consumer.pipeline import session_cost_usd, session_price
+from consumer.resources import resource
+from consumer.scoring.aggregate import look
+from consumer.scoring.profile import Profile, parse_profile
+from consumer.scoring.scorers import SCORERS
+from consumer.scoring.scorers.base import subject
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "sessions"
+SIZES_KB = (10, 100, 1000, 10_000)
+ROUNDS = 5
+PRICES = PriceList()
+
+
+def every_scorer() -> Profile:
+    """One profile of all rule scorers and gates, with the parameters that shipped profiles use."""
+    shipped = config.load_profiles(resource("config") / "profiles", [])
+    gates = [gate.model_dump() for profile in shipped for gate in profile.gates]
+    params: dict[str, Any] = {gate["check"]: gate["params"] for gate in gates}
+    for use in (use for profile in shipped for c in profile.criteria for use in c.uses):
+        params.setdefault(use.scorer, use.params)
+    criteria = [
+        {"id": name, "weight": 1, "scorer": name, "params": params.get(name, {})}
+        for name in SCORERS
+    ]
+    base = {"id": "all", "version": 1, "match_labels": ["*"], "method": "two_tier"}
+    return parse_profile({**base, "criteria": criteria, "gates": gates})
+
+
+def bodies() -> list[bytes]:
+    """Real sessions where they are here, else the demo's, as the History Service sends them."""
+    if SHARED.exists():
+        details = [json.loads(f.read_bytes())["detail"] for f in sorted(SHARED.glob("*.json"))]
+    else:
+        details = [sample.detail for sample in sample_sessions.load().values()]
+    return [json.dumps(detail).encode() for detail in details]
+
+
+def of_size(kilobytes: int) -> bytes:
+    """A session of about this size: the demo's, with more tool calls of the same kind."""
+    sample = next(s for s in sample_sessions.load().values() if s.case == "good")
+    detail = json.loads(json.dumps(sample.detail))
+    for stage in detail["stages"]:
+        stage["chronological_interactions"] = []
+    stage = detail["stages"][0]
+    calls = list(stage["mcp_communications"])
+    missing = max(0, kilobytes * 1000 - len(json.dumps(detail)))
+    for n in range(missing // len(json.dumps(calls))):
+        for call in calls:
+            details = {**call["details"], "tool_arguments": {"n": n}}
+            more = {**call, "id": f"{call['id']}-{n}", "details": details}
+            stage["mcp_communications"].append(more)
+    return json.dumps(detail).encode()
+
+
+def score(body: bytes, profile: Profile) -> None:
+    """All that is done for a session before any judge."""
+    detail = parse(Detail, body)
+    found = session(detail, final_analysis=detail.final_analysis, labels={})
+    price, cost = session_price(found, PRICES), session_cost_usd(found, PRICES)
+    look(profile, subject(found, price=price, cost_usd=cost))
+
+
+def seconds(work: Callable[[], None], rounds: int) -> list[float]:
+    """How long each round took, after one that does not count."""
+    work()
+    taken = []
+    for _ in range(rounds):
+        started = perf_counter()
+        work()
+        taken.append(perf_counter() - started)
+    return taken
+
+
+def throughput(profile: Profile, rounds: int) -> dict[str, Any]:
+    sessions = bodies()
+
+    def work() -> None:
+        for body in sessions:
+            score(body, profile)
+
+    rates = [len(sessions) / taken for taken in seconds(work, rounds)]
+    return {
+        "sessions": len(sessions),
+        "mean_kb": round(statistics.mean(map(len, sessions)) / 1000),
+        "per_second": spread(rates),
+    }
+
+
+def growth(profile: Profile, rounds: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for size in SIZES_KB:
+        body = of_size(size)
+        taken = statistics.median(seconds(partial(score, body, profile), rounds))
+        rows.append({"kb": len(body) / 1000, "ms": taken * 1000})
+    for before, row in pairwise(rows):
+        # 1.0: exactly linear from the size before to this one.
+        row["growth"] = (row["ms"] / before["ms"]) / (row["kb"] / before["kb"])
+    return rows
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    return {"min": min(values), "median": statistics.median(values), "max": max(values)}
+
+
+def main() -> None:
+    """Prints tables, or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    arguments = parser.parse_args()
+    profile = every_scorer()
+    result = {
+        "scorers": len(SCORERS),
+        "throughput": throughput(profile, arguments.rounds),
+        "growth": growth(profile, arguments.rounds),
+    }
+    if arguments.json:
+        json.dump(result, sys.stdout, indent=2)
+    else:
+        show(result)
+
+
+def show(result: dict[str, Any]) -> None:
+    out, speed = Console(), result["throughput"]
+    rate = speed["per_second"]
+    out.print(
+        f"{speed['sessions']} sessions of {speed['mean_kb']} KB on average, {result['scorers']} "
+        f"scorers: {rate['median']:.0f} sessions/s ({rate['min']:.0f} to {rate['max']:.0f})"
+    )
+    table = Table("KB", "ms", "growth (1 is linear)", title="Time by size of a session")
+    for row in result["growth"]:
+        table.add_row(f"{row['kb']:.0f}", f"{row['ms']:.1f}", f"{row.get('growth', 1):.2f}")
+    out.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,404 @@
+"""Numbers, names and citations of the analysis: which are claims, and which are grounded."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from consumer.scoring.scorers.base import Measured, NotApplicable, Result, Subject, subject
+from consumer.scoring.scorers.grounding import (
+    CitationValidity,
+    EntityGrounding,
+    NumericGrounding,
+    citation_validity,
+    entity_grounding,
+    numeric_grounding,
+)
+from consumer.scoring.session import Message, Step
+from tests.unit.builders import available, failed_call, message, session, tool_call
+
+NUMBERS = NumericGrounding()
+NAMES = EntityGrounding()
+REPORT = (
+    "# Alert Analysis Report\n\n**Alert Type:** disk-77\n**Processing Chain:** k8s-chain-5\n"
+    "**Stages:** 3\n**Timestamp:** 1764930610000000\n\n## Analysis\n\n{}\n\n---\n"
+    "*Processed through 3 stages*"
+)
+
+
+def seen(analysis: str, *steps: Step | str, **changes: Any) -> Subject:
+    """A subject with these steps (a text: a tool's result) and nothing else in evidence."""
+    given = [tool_call(result=step) if isinstance(step, str) else step for step in steps]
+    bare: dict[str, Any] = {"alert_data": {}, "alert_type": None, "runbook_url": None}
+    run = session(
+        *(given or [tool_call(result="")]), final_analysis=analysis, **{**bare, **changes}
+    )
+    return subject(run, price=lambda _in, _out: None, cost_usd=None)
+
+
+def score(result: Result) -> float | Fraction | None:
+    return result.score if isinstance(result, Measured) else None
+
+
+def numbers(analysis: str, *steps: Step | str, **changes: Any) -> float | Fraction | None:
+    return score(numeric_grounding(seen(analysis, *steps, **changes), NUMBERS))
+
+
+def names(analysis: str, *steps: Step | str, **changes: Any) -> float | Fraction | None:
+    return score(entity_grounding(seen(analysis, *steps, **changes), NAMES))
+
+
+def citations(analysis: str, *steps: Step | str, **params: Any) -> float | Fraction | None:
+    return score(citation_validity(seen(analysis, *steps), CitationValidity(**params)))
+
+
+# --- Numbers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("analysis", "evidence", "expected"),
+    [
+        # tolerance: 2 % of the evidence's number
+        ("98 pods", "100", 1), ("102 pods", "100", 1), ("97 pods", "100", 0),
+        ("103 pods", "100", 0), ("0 pods", "0", 1), ("0 pods", "1", 0),
+        # percentages: half a point, and shares of 1
+        ("95 %", "95.5", 1), ("95%", "94.5 %", 1), ("95%", "94.4 %", 0), ("95 %", "96", 0),
+        ("95 %", "0.95", 1), ("95 percent", "0.95", 1), ("95 \uff05", "0.95", 1), ("95", "0.95", 0),
+        ("0.95 of it", "95 %", 1), ("100 %", "1", 0), ("100 %", "1.0", 1), ("197 %", "1.97", 0),
+        ("10-20 %", "0.1 and 0.2", 1),
+        # ways to write a number
+        ("1,234", "1234", 1), ("1 234", "1234", 1), ("1_234", "1234", 1), ("1\u202f234", "1234", 1),
+        ("1'234", "1234", 1), ("1.234,5", "1234.5", 1), ("1,234.5", "1234.5", 1),
+        ("1,00,000", "100000", 1), ("1,234,567", "1234567", 1), ("0,5 h", "0.5", 1),
+        ("1234", "1,234", 1), ("123 456", "[123,456]", 1), ("456", "[123,456]", 1),
+        ("$1,023", "1023", 1), ("€5", "5", 1), ("1.2e5", "120000", 1), ("12e-1", "1.2", 1),
+        ("٣ pods", "3", 1), ("在5分钟内", "5", 1), ("в 5мин", "6", 0),
+        ("\u0663\u066b\u0665", "3.5", 1),
+        # signs: what is given as negative may be told without the sign, not the other way round
+        ("-5 degrees", "-5", 1), ("fell by 5", "-5", 1), ("-5 degrees", "5", 0),
+        ("\u22125 degrees", "-5", 1), ("(-5)", "5", 0), ("fell to -5", "at-5", 0),
+        # units: as written, and scaled
+        ("5m", "5 minutes", 1), ("15GB", "15", 1), ("15GB", "15000000000", 1),
+        ("15GB", "16106127360", 1), ("512Mi", "536870912", 1), ("536870912", "512Mi", 1),
+        ("512 MiB", "536870912", 1), ("3k", "3000", 1), ("2.5 M", "2500000", 1),
+        ("2.5 million", "2500000", 1), ("2500000", "2.5 M", 1), ("1970m", "1.97", 1),
+        ("2440 ms", "2440", 1), ("5m", "5000000", 0), ("3 Kelvin", "3000", 0),
+        ("5 minutes", "5m0s", 1),
+        ("200MB/s", "200", 1), ("3-node cluster", "3", 1), ("4/5 replicas", "4 of 5", 1),
+        ("4/5 replicas", "4", 0.5), ("10-20 pods", "10", 0.5), ("2x faster", "2", 1),
+        # inside evidence: JSON escapes, ports and key:value count; dates, times and ids do not
+        ("512Mi", '{"a": "x\\n512Mi"}', 1), ("3333", "203.0.113.47:3333", 1),
+        ("5", "restarts:5", 1),
+        ("12 pods", "2025-12-05T12:12:12Z", 0), ("47 pods", "at 12:47", 0),
+        ("7425", "0c9e6679-7425-40de-944b-e07fc1f90ae7", 0), ("12 pods", "jupyter-12-0", 0),
+        # each number once
+        ("5 and 5 and 7", "5", 0.5), ("5 and 7", "7 5", 1), ("7 and 5", "5 7", 1),
+    ],
+)  # fmt: skip
+def test_a_number_is_grounded_by_a_near_one(analysis: str, evidence: str, expected: float) -> None:
+    assert numbers(analysis, evidence) == expected
+
+
+@pytest.mark.parametrize(
+    "analysis",
+    [
+        "", "no figures", "since 2024", "in 2025-12-05", "2025-12", "12/05/2025", "05.12.2025",
+        "at 12:47", "at 12:47:03.5", "2025-12-05T08:14:02Z", "May 20, 2024", "20 May 2024",
+        "on May 20", "5th of June", "20 de mayo de 2024", "20. Mai 2024", "2025年12月5日", "at 5pm",
+        "1. Roll back", "  2) Ask", "- 3. Wait", "**4.** Go", "1.2. Then", "## 5. Cause",
+        "## 2.1 Cause",
+        "Section 4.2", "see step 3", "steps 3", "Gift Card 1: gold", "the 3rd time",
+        "version 2.14.0", "v1.25", "checkout:3.8", "nginx:1.25", "10.0.0.1", "10.0.0.1:8080",
+        "fe80::1", "CVE-2024-1234", "jupyter-0412-0", "HAT169", "p99", "5c4d8f7b69",
+        "7c9e6679-7425-40de-944b-e07fc1f90ae7", "#1234", "/orders/77", "pod_5", "1-2-3", "1,2,3",
+        "Confidence: high (90 %)", "**Confidence:** 90%", "90 % confident", "confidence is 0.9",
+        "Confidence: 9/10", "1" * 50, "1" * 400,
+        REPORT.format("All is well."),
+    ],
+)  # fmt: skip
+def test_what_is_no_claim(analysis: str) -> None:
+    result = numeric_grounding(seen(analysis), NUMBERS)
+    assert result == NotApplicable("the analysis mentions no numbers")
+
+
+@pytest.mark.parametrize(
+    "analysis",
+    [
+        "2024 MB", "$2024", "2200 pods", "32 May", "maypole 5", "hostage 5", "apart 5", "- 5 pods",
+        "5 mayors", "3 high-confidence findings", "Confidence is high: 5 pods", "pod 512: gone",
+        "confidence that CPU was at 97 %", "1.97 cores", "**Stages:** 3",
+        "*Processed through 3 stages* was said",
+    ],
+)  # fmt: skip
+def test_what_is_a_claim_although_it_looks_like_none(analysis: str) -> None:
+    assert numbers(analysis) == 0
+
+
+def test_numbers_the_agent_asked_with_prove_nothing() -> None:
+    assert numbers("port 3333", tool_call(arguments={"port": 3333}, result="no data")) == 0
+    assert numbers("port 3333", tool_call(result="port 3333")) == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (message("It is 77", role="user"), 1), (message("It is 77"), 0),
+        (message("It is 77", role="system"), 0), (failed_call(error="exit code 77"), 1),
+    ],
+)  # fmt: skip
+def test_whose_words_are_evidence(step: Step, expected: float) -> None:
+    assert numbers("77 pods, pod-abc", step) == expected
+
+
+def test_the_alert_is_evidence() -> None:
+    assert numbers("77 pods", alert_data={"pods": [{"n": 77}]}) == 1
+
+
+def test_what_a_stage_is_told_of_earlier_stages_is_the_agents_own_word() -> None:
+    told: tuple[Message, ...] = (
+        message("Thought: done\nFinal Answer: 77 pods\nand 88 nodes"),
+        message("Earlier stages found:\n 77 pods\nand 88 nodes\nLimit: 99", role="user"),
+    )
+    assert numbers("77 pods, 88 nodes, 99 users", *told) == pytest.approx(1 / 3)
+    assert numbers("77 pods, 88 nodes, 99 users", *reversed(told)) == 1
+
+
+def test_places_show_what_is_not_grounded_and_are_five_at_most() -> None:
+    result = numeric_grounding(seen("7 pods on 3 nodes", "3"), NUMBERS)
+    assert isinstance(result, Measured)
+    assert [(place.step, place.excerpt) for place in result.places] == [(None, "7 pods on 3 nodes")]
+    many = numeric_grounding(seen(", ".join(map(str, range(100, 900, 100)))), NUMBERS)
+    assert isinstance(many, Measured)
+    assert (many.score, len(many.places)) == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("params", "analysis", "evidence", "expected"),
+    [
+        ({"relative_tolerance": 0.1}, "95 pods", "100", 1),
+        ({"relative_tolerance": 0}, "99 pods", "100", 0),
+        ({"percentage_points": 2}, "93 %", "95", 1),
+        ({"date_words": ["Mai"]}, "am 20. Mai", "", None),
+        ({"date_words": []}, "on May 20", "", 0),
+        ({"part_words": ["Abschnitt"]}, "Abschnitt 4", "", None),
+        ({"own_words": ["Sicherheit"]}, "Sicherheit: 90 %", "", None),
+        ({"own_words": []}, "Confidence: 90 %", "", 0),
+    ],
+)
+def test_numeric_params(
+    params: dict[str, Any], analysis: str, evidence: str, expected: float | None
+) -> None:
+    chosen = NumericGrounding(**params)
+    assert score(numeric_grounding(seen(analysis, evidence), chosen)) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "params"),
+    [
+        (NumericGrounding, {"relative_tolerance": -0.1}), (NumericGrounding, {"unknown": 1}),
+        (NumericGrounding, {"relative_tolerance": 1}), (NumericGrounding, {"own_words": [""]}),
+        (NumericGrounding, {"percentage_points": 101}), (CitationValidity, {"sources": "none"}),
+        (EntityGrounding, {"not_names": [""]}),
+    ],
+)  # fmt: skip
+def test_bad_params_are_refused(model: Any, params: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        model(**params)
+
+
+# --- Names -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "miner-0-abc", "jupyter-0412-0", "payment-api-6d9f7c5b84-x2kqj", "GV1N64", "HAT169",
+        "4XGCCM", "lucas_brown_4047", "node_memory_total", "shop.acme.example", "values.yaml",
+        "/var/log/syslog", "uploads/2025/avatar.php", "https://acme.example/run?id=1",
+        "images.acme.example/reporting/worker:1.9.2", "10.0.0.1", "10.0.0.1:8080", "10.0.0.0/24",
+        "fe80::1", "00:1a:2b:3c:4d:5e", "ops@acme.example", "CVE-2024-1234", "sha256:5c4d8f7b69",
+        "7c9e6679-7425-40de-944b-e07fc1f90ae7", "`svc-backup`", "`kube-system/web`",
+        "Années_1.txt", "сервер-12",
+    ],
+)  # fmt: skip
+def test_names_are_grounded_where_the_evidence_has_them(name: str) -> None:
+    assert names(f"It is **{name}**.", "nothing of it") == 0
+    evidence = f'{{"x":"{name.strip("`").upper()}"}}'
+    assert names(f"It is {name}, see ({name}).", evidence) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "Plain words, e.g. and i.e. or U.S. prose", "crypto-miner, follow-up and well-known",
+        "OOMKilled by GitHub", "and/or, CPU/memory, read/write/execute, TCP/IP, 24/7",
+        "I/O at 5 /day",
+        "done.The end", "512Mi in 30s, 15GB, 3-node, 90-day, 99th-percentile, 1h30m",
+        "2.14.0 and v1.25.3-rc1",
+        "2025-12-05T08:14:02Z at 13:04:12", "_italic_ **bold** __strong__", "`kubectl get pods`",
+        "SHA256, UTF-8 and Node.js", "p99 of K8s", "2025-12-05",
+        REPORT.format("All is well."),
+    ],
+)  # fmt: skip
+def test_what_is_no_name(text: str) -> None:
+    result = entity_grounding(seen(text), NAMES)
+    assert result == NotApplicable("the analysis mentions no identifiers")
+
+
+@pytest.mark.parametrize(
+    ("analysis", "evidence", "expected"),
+    [
+        ("payment-api-6d9f7c5b84", "pod payment-api-6d9f7c5b84-x2kqj", 1),  # its replica set
+        ("x2kqj1", "payment-api-6d9f7c5b84-x2kqj1", 1),
+        ("api-6d9f7c5b84", "payment-api-6d9f7c5b84-x2kqj", 0),  # the middle of a name
+        ("d9f7c5b84", "payment-api-6d9f7c5b84", 0),  # not at a boundary
+        ("demo-77/miner-0", '{"namespace": "demo-77", "name": "miner-0"}', 1),
+        ("demo-77/miner-1", '{"namespace": "demo-77", "name": "miner-0"}', 0),
+        ("miner-01", "configmap/miner-01", 1), ("miner-01", "name=miner-01,x", 1),
+        ("acme1.example", "shop.acme1.example", 1), ("https://acme.example/a", "acme.example a", 1),
+        ("https://acme.example/b", "https://acme.example/a", 0), ("fe80::1", "fe80 1", 0),
+        ("miner-01", "see\\nminer-01\\n", 1),
+        ("miner-01 and miner-01 and miner-02", "miner-01", 0.5),
+        ("-".join(["a1"] * 20), "-".join(["a1"] * 21), 0),  # too many parts to try each cut
+    ],
+)  # fmt: skip
+def test_parts_of_names(analysis: str, evidence: str, expected: float) -> None:
+    assert names(analysis, evidence) == expected
+
+
+def test_tools_are_no_names_of_the_world() -> None:
+    tools = available("pods_list", server="k8s-server")
+    text = "k8s-server.pods_list, pods_list, k8s-server, extra-1.find_it"
+    assert names(text, tool_call("find_it", server="extra-1"), available_tools=tools) is None
+    assert names(text, "k8s-server.pods_list") == 0.75
+
+
+def test_names_the_agent_asked_with_prove_nothing() -> None:
+    assert names("miner-01", tool_call(arguments={"name": "miner-01"}, result="no data")) == 0
+
+
+def test_the_runbooks_address_is_given() -> None:
+    assert names("https://runbooks.example/1", runbook_url="https://runbooks.example/1") == 1
+
+
+def test_terms_that_only_look_like_names() -> None:
+    params = EntityGrounding(not_names=("Web3.0-beta1",))
+    assert score(entity_grounding(seen("web3.0-beta1"), params)) is None
+    assert score(entity_grounding(seen("sha256"), params)) == 0
+
+
+def test_evidence_is_read_to_its_end() -> None:
+    filler = "word " * 500_000
+    assert names("miner-01 and miner-02", f"{filler} miner-01 {filler} miner-02") == 1
+
+
+# --- Citations ---------------------------------------------------------------------------------
+
+LIST = "\n\n## References\n1. the log\n2) the event\n- [3] the metric\n\n## End\n4. no source\n"
+
+
+@pytest.mark.parametrize(
+    ("analysis", "expected"),
+    [
+        ("A leak [1]." + LIST, 1), ("A leak [1][3]." + LIST, 1), ("A leak [4]." + LIST, 0),
+        ("A leak [1, 2; 5]." + LIST, 2 / 3), ("A leak [1-3]." + LIST, 1), ("[2-4]" + LIST, 0),
+        ("[3-1]" + LIST, 0), ("[0]" + LIST, 0), ("[1-999999999]" + LIST, 0), ("漏れ[1]" + LIST, 1),
+        ("[1] [1] [9]" + LIST, 2 / 3), ("leak.[2]" + LIST, 1), ("[1]", 0),
+        ("A [7]\n\n[7]: https://x.example\n", 1), ("A [^7]\n\n[^7]: the log\n", 1),
+        ("A [7]\n\n[7] the log\n", 0), ("A [7]\n\n[7]:\n", 0),
+        ("[1]\n\n**Sources**\n[1] a", 1), ("[1]\n\nSources:\n[1] a", 1),
+        ("[1]\n## 5. Sources\n[1] a", 1),
+        ("[1]\n## Sources\n**Next**\n1. a", 0), ("[1]\n## Quellen\n1. a", 0),
+        ("[1]\n" + REPORT.format("## Sources\n1. a"), 1),
+    ],
+)  # fmt: skip
+def test_citations_of_a_list_of_references(analysis: str, expected: float) -> None:
+    assert citations(analysis) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "analysis",
+    [
+        "", "- [x] done\n- [ ] open", "[text](https://x.example)", "[1](https://x.example)",
+        "items[0], items[1], a()[1], grid[1][2]", "`x [1]`", "```\nx [1]\n```", "~~~\n[1]", "[a1]",
+        "[0.5]", "see [text][1]", "## References\n[1] the log", "[1]: the log",
+    ],
+)  # fmt: skip
+def test_what_is_no_citation(analysis: str) -> None:
+    result = citation_validity(seen(analysis), CitationValidity())
+    assert result == NotApplicable("the analysis cites nothing")
+
+
+def test_citations_of_steps() -> None:
+    steps = (message(), tool_call())
+    assert citations("[1] [2] [3]", *steps, sources="steps") == pytest.approx(2 / 3)
+    assert citations("[0]", *steps, sources="steps") == 0
+    assert citations("[3]\n\n[3]: a list does not matter", *steps, sources="steps") == 0
+
+
+def test_citation_params() -> None:
+    assert citations("[1]\n## Quellen\n1. a", headings=("Quellen",)) == 1
+    assert citations("a leak[1] and items[2]\n## Sources\n1. a", attached=True) == 0.5
+
+
+# --- Any text ----------------------------------------------------------------------------------
+
+PARTS = st.sampled_from(
+    ["1", "12", "1,234", "95 %", "0.95", "-", ".", ",", "/", ":", " ", "\n", "[1]", "[", "]", "`",
+     "```", "pod-1", "a_b_c", "May", "#", "**", "confidence", "2024", "(", "Mi", "k", "٣", "é",
+     "\x00", "## References\n", "1. x\n", "@", "::", "http://", "e", "\ud800", "\u202e", "²",
+     "9" * 60]
+)  # fmt: skip
+TEXTS = st.one_of(st.text(), st.lists(PARTS, max_size=30).map("".join))
+SCORERS = st.sampled_from(
+    [
+        (numeric_grounding, NUMBERS),
+        (entity_grounding, NAMES),
+        (citation_validity, CitationValidity()),
+        (citation_validity, CitationValidity(sources="steps", attached=True)),
+    ]
+)
+
+
+@settings(max_examples=300)
+@given(analysis=TEXTS, result=TEXTS, scorer=SCORERS)
+def test_scores_stay_within_bounds_for_any_text(analysis: str, result: str, scorer: Any) -> None:
+    measure, params = scorer
+    found = measure(seen(analysis, result), params)
+    if isinstance(found, Measured):
+        assert 0 <= found.score <= 1
+        assert (found.score == 1) == (not found.places)
+    else:
+        assert found.reason.startswith("the analysis")
+
+
+@given(analysis=TEXTS, result=TEXTS, more=TEXTS, scorer=SCORERS)
+def test_more_evidence_never_lowers_a_score(
+    analysis: str, result: str, more: str, scorer: Any
+) -> None:
+    measure, params = scorer
+    before = score(measure(seen(analysis, result), params))
+    after = score(measure(seen(analysis, result, more), params))
+    assert (before is None) == (after is None)
+    assert (after or 0) >= (before or 0)
+
+
+@given(st.floats(min_value=0.001, max_value=1e12))
+def test_a_number_grounds_itself(value: float) -> None:
+    written = f"{value:.3f}"
+    assert numbers(f"It is {written} units", f'{{"x":{written}}}') == 1
+
+
+@given(
+    st.lists(TEXTS, min_size=2, max_size=4).flatmap(
+        lambda t: st.tuples(st.just(t), st.permutations(t))
+    )
+)
+def test_the_order_of_tool_results_does_not_matter(both: tuple[list[str], list[str]]) -> None:
+    analysis = "12 of 95 % at 1,234 on pod-1 and a_b_c"
+    one, other = both
+    assert numbers(analysis, *one) == numbers(analysis, *other)
+    assert names(analysis, *one) == names(analysis, *other)

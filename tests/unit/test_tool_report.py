@@ -1,0 +1,471 @@
+"""The tool report: the findings, what they cost, and the effectiveness that follows."""
+
+from itertools import chain
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer.scoring.session import Step, ToolCall
+from consumer.scoring.tool_report import (
+    Correction,
+    FailedCall,
+    RepeatedCalls,
+    ToolReport,
+    WastedCall,
+    distinctive,
+    effectiveness,
+    flattened,
+    jaccard,
+    steps_text,
+    tool_report,
+)
+from tests.unit.builders import available, failed_call, message, no_price, session, tool_call
+
+
+def report(*steps: Step, **changes: Any) -> ToolReport:
+    return tool_report(session(*steps, **changes), no_price)
+
+
+def call(tool: str, call_id: str, **changes: Any) -> ToolCall:
+    return tool_call(tool, **{"id": call_id, "arguments": {"call": call_id}, **changes})
+
+
+def failing(tool: str, call_id: str, **changes: Any) -> ToolCall:
+    return failed_call(tool, **{"id": call_id, "arguments": {"call": call_id}, **changes})
+
+
+# --- Effectiveness -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        # The vectors of the specification.
+        ({"total": 4, "ok": 2, "corrections": 1, "wasted_failed": 1, "repeated": 1}, 65),
+        ({"total": 3, "ok": 0, "corrections": 0, "wasted_failed": 3, "repeated": 0}, 40),
+        ({"total": 0, "ok": 0, "corrections": 0, "wasted_failed": 0, "repeated": 0}, 100),
+        ({"total": 1, "ok": 1, "corrections": 0, "wasted_failed": 0, "repeated": 0}, 100),
+        ({"total": 1, "ok": 0, "corrections": 1, "wasted_failed": 1, "repeated": 1}, 0),
+        # Ratios are capped at 1.
+        ({"total": 1, "ok": 0, "corrections": 2, "wasted_failed": 3, "repeated": 4}, 0),
+        # 40 * 7/16 + 30 + 20 + 10 = 77.5, half up
+        ({"total": 16, "ok": 7, "corrections": 0, "wasted_failed": 0, "repeated": 0}, 78),
+    ],
+)
+def test_effectiveness(counts: dict[str, int], expected: int) -> None:
+    assert effectiveness(**counts) == expected
+
+
+def test_the_first_vector_from_a_session() -> None:
+    found = report(
+        failed_call("a", id="1", arguments={"x": 1}),
+        tool_call("a", id="2", arguments={"x": 1}),
+        failed_call("b", id="3"),
+        tool_call("c", id="4"),
+    )
+    assert (found.calls, len(found.failed)) == (4, 2)
+    assert [(c.failed_call_id, c.call_id) for c in found.corrections] == [("3", "4")]
+    assert [(w.call_id, w.reason) for w in found.wasted if w.reason == "failed"] == [
+        ("3", "failed")
+    ]
+    assert len(found.repeated) == 1
+    assert found.effectiveness == 65
+
+
+def test_without_calls_there_is_nothing_to_blame() -> None:
+    assert report(message(), available_tools=()) == ToolReport(
+        calls=0,
+        failed=(),
+        corrections=(),
+        repeated=(),
+        wasted=(),
+        unused_tools=(),
+        effectiveness=100,
+    )
+
+
+def test_what_a_call_brought_does_not_change_the_effectiveness() -> None:
+    found = report(call("a", "1", result="code 4711"), final_analysis="")
+    assert [w.reason for w in found.wasted] == ["unreferenced"]
+    assert found.effectiveness == 100
+
+
+# --- Failed, corrected -------------------------------------------------------------------------
+
+
+def test_failed_calls_say_how_and_why() -> None:
+    found = report(
+        call("a", "1"),
+        failing("b", "2", error="connection reset"),
+        failing("c", "3", failure="tool", error="x" * 999, result="x"),
+        failing("d", "4", error=None),
+    )
+    assert found.failed == (
+        FailedCall(call_id="2", tool="kubernetes.b", failure="transport", error="connection reset"),
+        FailedCall(call_id="3", tool="kubernetes.c", failure="tool", error="x" * 500),
+        FailedCall(call_id="4", tool="kubernetes.d", failure="transport", error=""),
+    )
+
+
+@pytest.mark.parametrize(
+    ("after", "kind"),
+    [
+        (tool_call("b", id="2"), "fallback_after_error"),
+        (failed_call("b", id="2"), "fallback_after_error"),
+        (tool_call("a", id="2", server="other"), "fallback_after_error"),
+        (tool_call("a", id="2", arguments={"x": 2}), "retry_with_different_params"),
+        (failed_call("a", id="2", arguments={}), "retry_with_different_params"),
+        (tool_call("a", id="2", arguments={"x": 1}), None),
+    ],
+)
+def test_what_directly_follows_a_failure_corrects_it(after: ToolCall, kind: Any) -> None:
+    before = failed_call("a", id="1", arguments={"x": 1})
+    # What is said between two calls does not keep them apart.
+    found = report(before, message(), after).corrections
+    expected = Correction(failed_call_id="1", call_id="2", kind=kind)
+    assert found == ((expected,) if kind else ())
+
+
+def test_only_the_adjacent_call_corrects_and_only_a_failure_is_corrected() -> None:
+    found = report(failing("a", "1"), call("b", "2"), call("a", "3"), call("c", "4"))
+    assert [(c.failed_call_id, c.call_id) for c in found.corrections] == [("1", "2")]
+
+
+# --- Repeated ----------------------------------------------------------------------------------
+
+
+def of_tool(name: str, *arguments: Any) -> list[ToolCall]:
+    return [tool_call(name, id=f"{name}{n}", arguments=a) for n, a in enumerate(arguments, start=1)]
+
+
+FIVE = {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
+
+
+def test_the_similarity_of_parameters_is_a_share_of_flattened_paths() -> None:
+    assert flattened({"pod": {"name": "x", "labels": ["a", {"k": None}]}, "n": 1.5}) == {
+        '.pod.name="x"',
+        '.pod.labels[0]="a"',
+        ".pod.labels[1].k=null",
+        ".n=1.5",
+    }
+    assert flattened({"empty": {}, "none": []}) == {".empty={}", ".none=[]"}
+    assert flattened({}) == frozenset()
+    assert jaccard(frozenset(), frozenset()) == 1
+    assert jaccard(frozenset("ab"), frozenset()) == 0
+    assert jaccard(frozenset("abc"), frozenset("bcd")) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "similarity"),
+    [
+        ({"x": 1}, {"x": 1}, 1.0),
+        ({}, {}, 1.0),
+        ({"x": 1, "y": 2}, {"y": 2, "x": 1}, 1.0),
+        ({k: FIVE[k] for k in "abcd"}, FIVE, 0.8),  # exactly the threshold
+        ({k: FIVE[k] for k in "abc"}, FIVE, None),  # 0.6
+        ({k: FIVE[k] for k in "abc"}, {k: FIVE[k] for k in "abcd"}, None),  # 0.75
+        ({"x": 1}, {"x": "1"}, None),
+        ({"x": [1, 2]}, {"x": [2, 1]}, None),
+        ({}, {"x": 1}, None),
+    ],
+)
+def test_calls_with_nearly_the_same_parameters(
+    one: Any, other: Any, similarity: float | None
+) -> None:
+    expected: tuple[RepeatedCalls, ...] = ()
+    if similarity is not None:
+        expected = (
+            RepeatedCalls(
+                tool_name="kubernetes.a", call_ids=("a1", "a2"), param_similarity=similarity
+            ),
+        )
+    assert report(*of_tool("a", one, other)).repeated == expected
+
+
+def test_other_tools_between_do_not_matter() -> None:
+    first, second = of_tool("a", {"x": 1}, {"x": 1})
+    other = tool_call("a", id="b", server="prometheus", arguments={"x": 1})
+    (found,) = report(first, other, message(), second).repeated
+    assert found.call_ids == ("a1", "a2")
+
+
+def test_only_consecutive_calls_of_a_tool_are_compared() -> None:
+    assert report(*of_tool("a", {"x": 1}, {"x": 2}, {"x": 1})).repeated == ()
+
+
+def test_one_entry_a_tool_with_the_highest_similarity() -> None:
+    four = {k: FIVE[k] for k in "abcd"}
+    calls = of_tool("a", four, FIVE, {"z": 1}, {"z": 1}, {"z": 1}) + of_tool("b", {}, {})
+    assert report(*calls).repeated == (
+        RepeatedCalls(
+            tool_name="kubernetes.a",
+            call_ids=("a1", "a2", "a3", "a4", "a5"),
+            param_similarity=1.0,
+        ),
+        RepeatedCalls(tool_name="kubernetes.b", call_ids=("b1", "b2"), param_similarity=1.0),
+    )
+
+
+# --- Wasted: failed ----------------------------------------------------------------------------
+
+
+def wasted(*steps: Step, **changes: Any) -> list[tuple[str, str]]:
+    return [(w.call_id, w.reason) for w in report(*steps, **changes).wasted]
+
+
+def test_a_failure_is_wasted_unless_the_tool_succeeds_later() -> None:
+    ok = {"result": "OK"}
+    assert wasted(failing("a", "1"), call("a", "2", **ok)) == []
+    assert wasted(failing("a", "1"), failing("a", "2"), call("a", "3", **ok)) == []
+    assert wasted(call("a", "1", **ok), failing("a", "2")) == [("2", "failed")]
+    assert wasted(failing("a", "1"), call("b", "2", **ok)) == [("1", "failed")]
+    assert wasted(failing("a", "1"), call("a", "2", server="other", **ok)) == [("1", "failed")]
+
+
+# --- Wasted: unreferenced ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "restarts: 4711",
+        '{"restarts":4711}',
+        '{"restarts": [4711, 12]}',
+        "node miner-7f9c is gone",
+        "see /var/log/miner.log",
+        "owner miner.example",
+        "class CrashLoopBackOff",
+    ],
+)
+def test_what_nobody_takes_up_is_wasted(result: str) -> None:
+    assert wasted(call("a", "1", result=result), final_analysis="Nothing.") == [
+        ("1", "unreferenced")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ("restarts: 4711", "It restarted 4711 times."),
+        ("restarts: 4711", "restarts=4711"),
+        ("restarts: 4711", "4711"),
+        ('{"restarts":4711}', "It restarted 4711."),
+        ('{"restarts":4711}', "**4711**"),
+        ("node miner-7f9c is gone", "It is miner-7f9c."),
+        ("node miner-7f9c is gone", "`miner-7f9c`: gone"),
+        ("node miner-7f9c is gone", "(miner-7f9c)"),
+        ("node miner-7f9c is gone", "Weg ist „miner-7f9c“\u2014leider."),
+        ("node miner-7f9c is gone", "节点miner-7f9c异常。"),
+        ("node miner-7f9c is gone", "was it miner-7f9c...?"),
+        ("see /var/log/miner.log", "I looked into /var/log/miner.log, and"),
+        ("pod/miner-7f9c BackOff", "It is miner-7f9c."),
+        ("image app:2.14.0", "since 2.14.0"),
+        ("restarts:4711", "4711 restarts"),
+        ("class CrashLoopBackOff", "a CrashLoopBackOff!"),
+        ("1234 5678 abcd-efgh", "of many, 5678 only"),
+    ],
+)
+def test_what_is_taken_up_is_not_wasted(result: str, said: str) -> None:
+    found = call("a", "1", result=result)
+    assert wasted(found, final_analysis=said) == []
+    assert wasted(found, message(said), final_analysis="") == []
+    assert wasted(found, message(said, role="user"), final_analysis="") == []
+
+
+@pytest.mark.parametrize("later", [call, failing])
+def test_a_later_argument_takes_up_a_result(later: Any) -> None:
+    first = call("a", "1", result="node miner-7f9c")
+    second = later("b", "2", arguments={"in": {"node": "miner-7f9c"}}, result="")
+    assert ("1", "unreferenced") not in wasted(first, second, final_analysis="")
+
+
+def test_what_came_before_takes_nothing_up() -> None:
+    assert wasted(
+        message("miner-7f9c"),
+        message("miner-7f9c", role="system"),
+        call("b", "2", arguments={"node": "miner-7f9c"}, result="OK"),
+        call("a", "1", result="node miner-7f9c"),
+        message("miner-7f9c", role="system"),
+        final_analysis="",
+    ) == [("1", "unreferenced")]
+
+
+def test_what_the_agent_asked_with_proves_nothing_about_the_answer() -> None:
+    asked = call("a", "1", arguments={"node": "miner-7f9c"}, result="miner-7f9c has 4711 restarts")
+    assert wasted(asked, final_analysis="Look at miner-7f9c.") == [("1", "unreferenced")]
+    assert wasted(asked, final_analysis="It restarted 4711 times.") == []
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "",
+        "OK",
+        "done and done",
+        "Everything is fine HERE",
+        "12 of 34, 5%",
+        "at 10:19:02 in /var/log",
+        "v12",
+        "größer für Узел 节点异常 संसाधन",
+        "... --- ///",
+        "miner-7f9c",  # its own argument
+    ],
+)
+def test_a_result_without_anything_distinctive_is_not_wasted(result: str) -> None:
+    asked = call("a", "1", arguments={"node": "miner-7f9c"}, result=result)
+    assert wasted(asked, final_analysis="") == []
+
+
+def test_numbers_and_identifiers_are_distinctive() -> None:
+    text = "At 94.5 the Pod 'miner-0' (10.0.0.12:8080) of my_app, CrashLoop; 123 GB. Größe fehlt!"
+    assert distinctive(text) == {
+        b"94.5",
+        b"miner-0",
+        b"10.0.0.12",
+        b"8080",
+        b"my_app",
+        b"CrashLoop",
+    }
+
+
+# --- What it cost ------------------------------------------------------------------------------
+
+
+def test_what_was_wasted_is_estimated_at_two_bytes_a_token() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def price(read: int, written: int) -> float:
+        asked.append((read, written))
+        return (read + 4 * written) / 200
+
+    run = session(
+        call("a", "1", arguments={"q": "ä"}, result="4711" + "x" * 97),
+        failing("b", "2", arguments={}, result=""),
+        final_analysis="",
+    )
+    # 101 bytes read; {"q": "ä"} and {} are 11 and 2 bytes written.
+    assert tool_report(run, price).wasted == (
+        WastedCall(
+            call_id="1",
+            tool="kubernetes.a",
+            reason="unreferenced",
+            tokens=57,
+            cost_usd=0.375,
+        ),
+        WastedCall(call_id="2", tool="kubernetes.b", reason="failed", tokens=1, cost_usd=0.02),
+    )
+    assert asked == [(51, 6), (0, 1)]
+
+
+def test_an_unknown_price_is_no_price_of_zero() -> None:
+    (found,) = report(failing("b", "2")).wasted
+    assert found.cost_usd is None
+
+
+# --- Tools that were there ---------------------------------------------------------------------
+
+
+def test_unused_tools_in_the_order_they_were_offered() -> None:
+    tools = (*available("c", "a", "b"), *available("a", server="other"))
+    found = report(call("a", "1"), failing("b", "2"), available_tools=tools)
+    assert found.unused_tools == ("kubernetes.c", "other.a")
+    assert report(call("a", "1"), available_tools=()).unused_tools == ()
+
+
+def test_all_that_was_said_and_answered() -> None:
+    assert steps_text([message("a"), tool_call(result="b"), message("c")]) == "a\nb\nc"
+
+
+# --- Properties --------------------------------------------------------------------------------
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+arguments = st.dictionaries(st.sampled_from("abc"), values, max_size=3)
+anything = st.text(st.characters(exclude_categories=()), max_size=40)
+tool_steps = st.builds(
+    lambda tool, arguments_, result, failed: tool_call(
+        tool,
+        arguments=arguments_,
+        result=result,
+        failure="tool" if failed else None,
+        error=result if failed else None,
+    ),
+    st.sampled_from("abc"),
+    arguments,
+    anything,
+    st.booleans(),
+)
+steps_ = st.lists(
+    tool_steps | st.builds(message, anything, role=st.sampled_from(["system", "user"])), max_size=12
+)
+
+
+@given(steps_, anything)
+def test_any_text_gives_a_report(steps: list[Step], analysis: str) -> None:
+    numbered = [
+        tool_call(**{**_fields(step), "id": str(n)}) if isinstance(step, ToolCall) else step
+        for n, step in enumerate(steps)
+    ]
+    found = report(message(), *numbered, final_analysis=analysis)
+    ids = {step.id for step in numbered if isinstance(step, ToolCall)}
+    assert 0 <= found.effectiveness <= 100
+    assert found.calls == len(ids)
+    assert {w.call_id for w in found.wasted} <= ids
+    assert {f.call_id for f in found.failed} >= {
+        w.call_id for w in found.wasted if w.reason == "failed"
+    }
+    assert all(0.8 <= r.param_similarity <= 1 for r in found.repeated)
+    assert len({r.tool_name for r in found.repeated}) == len(found.repeated)
+    assert all(w.tokens >= 1 for w in found.wasted)
+
+
+def _fields(step: ToolCall) -> dict[str, Any]:
+    return {name: getattr(step, name) for name in ToolCall.__slots__}
+
+
+@given(st.integers(0, 50), st.integers(0, 50), *[st.integers(0, 99)] * 3)
+def test_effectiveness_lies_on_0_to_100(
+    ok: int, failed: int, corrections: int, waste: int, repeated: int
+) -> None:
+    found = effectiveness(
+        total=ok + failed, ok=ok, corrections=corrections, wasted_failed=waste, repeated=repeated
+    )
+    assert 0 <= found <= 100
+
+
+@given(
+    st.lists(arguments, max_size=5),
+    st.lists(arguments, max_size=5),
+    st.randoms(use_true_random=False),
+)
+def test_how_calls_of_two_tools_are_mixed_does_not_matter_for_repeats(
+    one: list[Any], other: list[Any], random: Random
+) -> None:
+    queues = [of_tool("a", *one), of_tool("b", *other)]
+    apart = report(message(), *chain(*queues)).repeated
+    mixed: list[ToolCall] = []
+    while any(queues):
+        mixed.append(random.choice([queue for queue in queues if queue]).pop(0))
+    assert set(report(message(), *mixed).repeated) == set(apart)
+
+
+@given(values, values)
+def test_similarity_is_symmetric_and_1_for_the_same(one: Any, other: Any) -> None:
+    assert jaccard(flattened(one), flattened(one)) == 1
+    similarity = jaccard(flattened(one), flattened(other))
+    assert 0 <= similarity <= 1
+    assert similarity == jaccard(flattened(other), flattened(one))
+
+
+@given(anything, anything)
+def test_what_is_quoted_word_for_word_is_never_unreferenced(result: str, around: str) -> None:
+    found = report(call("a", "1", arguments={}, result=result), final_analysis=f"{around} {result}")
+    assert found.wasted == ()
