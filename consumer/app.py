@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -16,6 +16,7 @@ from asyncpg import Pool
 
 from consumer import __version__, metrics
 from consumer.api.health import Health, api
+from consumer.api.server import Server
 from consumer.config import Config, JudgeConfig
 from consumer.edges.history.tarsy_python import TarsyPythonHistory
 from consumer.edges.http import open_client
@@ -85,15 +86,6 @@ def _trace_of(error: Exception) -> Exception | None:
     return None if isinstance(error, (ConfigError, NotReachable, LoopDied)) else error
 
 
-class _Server(uvicorn.Server):
-    """uvicorn without signal handlers: ours decide when everything stops."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        """Leaves all signals as they are."""
-        yield
-
-
 async def run(settings: Settings, config: Config, roles: frozenset[Role]) -> None:
     """Runs these roles until SIGTERM or SIGINT. Raises what took the process down otherwise."""
     lifecycle, health = Lifecycle(), Health()
@@ -117,7 +109,7 @@ async def _http_server(
     settings: Settings, health: Health, lifecycle: Lifecycle
 ) -> AsyncIterator[None]:
     """Serves probes and metrics from the first moment to the last."""
-    server = _Server(
+    server = Server(
         uvicorn.Config(
             api(health),
             host=settings.http_host,

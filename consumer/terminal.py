@@ -13,9 +13,9 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import track
 from rich.table import Table
-from rich.text import Text
 
 from consumer.desk import DeskScore
+from consumer.plaintext import Text, plain
 from consumer.scoring.aggregate import BANDS, Total, band
 from consumer.scoring.gates import GateResult
 from consumer.scoring.profile import Profile
@@ -99,7 +99,7 @@ def desk_report(score: DeskScore) -> RenderableType:
     return Group(*parts, "")
 
 
-def _places(total: Total) -> Iterable[Text]:
+def _places(total: Total) -> Iterable[RenderableType]:
     """What cost points, where it stands."""
     for line in total.breakdown:
         for place in line.places:
@@ -110,7 +110,7 @@ def _place(place: Place) -> str:
     return f"step {place.step}: {place.excerpt}" if place.step else f"…{place.excerpt}…"
 
 
-def _gates(gates: Sequence[GateResult]) -> Iterable[Text]:
+def _gates(gates: Sequence[GateResult]) -> Iterable[RenderableType]:
     for gate in gates:
         mark, colour = ("passed", "green") if gate.passed else ("failed", "red")
         yield Text.assemble("gate ", (gate.id, "bold"), " ", (mark, colour), f": {gate.message}")
@@ -118,7 +118,7 @@ def _gates(gates: Sequence[GateResult]) -> Iterable[Text]:
             yield Text(f"  {_place(place)}", style="dim")
 
 
-def _tool_report(report: ToolReport) -> Iterable[Text]:
+def _tool_report(report: ToolReport) -> Iterable[RenderableType]:
     wasted = [call.cost_usd for call in report.wasted]
     known = [cost for cost in wasted if cost is not None]
     cost = f", ${sum(known):.4f}" if known and len(known) == len(wasted) else ""
@@ -241,8 +241,8 @@ def requests_table(rows: Sequence[Mapping[str, Any]]) -> Table:
             row["state"],
             str(row["attempt"]),
             f"{row['received_at']:%Y-%m-%d %H:%M:%S}",
-            escape(row["triggered_by"]),
-            escape(why),
+            escape(plain(row["triggered_by"])),
+            escape(plain(why)),
         )
     return table
 

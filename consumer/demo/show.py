@@ -15,8 +15,8 @@ from typing import Any
 
 import asyncpg
 from aiokafka import AIOKafkaConsumer
+from rich.console import RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from consumer import requesting
 from consumer.demo import sample_sessions
@@ -25,6 +25,7 @@ from consumer.demo.world import World, world
 from consumer.edges.kafka import Producer
 from consumer.events import DLQ_TYPE, ScoreRequested
 from consumer.outgoing import OutboxRow
+from consumer.plaintext import Text, plain
 from consumer.terminal import OUT, bar, score_text
 
 UNKNOWN_SESSION = "demo-no-such-session"
@@ -181,7 +182,7 @@ async def _print_events(consumer: AIOKafkaConsumer, seen: Seen) -> None:
                     OUT.print(_event_line(record.topic, data, headers))
 
 
-def _event_line(topic: str, data: Mapping[str, Any], headers: Mapping[str, str]) -> Text:
+def _event_line(topic: str, data: Mapping[str, Any], headers: Mapping[str, str]) -> RenderableType:
     head = Text(f"← {topic:<18}", style="magenta")
     if topic == "score.completed":
         total = data["total_score"]
@@ -291,7 +292,7 @@ def _missing_tools_table(rows: Sequence[asyncpg.Record]) -> Table:
     table = Table("session", "missing tool", "available?", title="Tools that the judge missed")
     for row in rows:
         for tool in json.loads(row["missing_tools"] or "[]"):
-            table.add_row(row["session_id"], tool["tool_name"], tool["availability"])
+            table.add_row(row["session_id"], plain(tool["tool_name"]), tool["availability"])
     return table
 
 

@@ -9,13 +9,14 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from consumer.api.server import Server
 from consumer.demo import history_service, judge_stand_in
 from consumer.demo.sample_sessions import SampleSession
 from consumer.demo.servers import (
@@ -78,20 +79,11 @@ class World:
     environment: Mapping[str, str]
 
 
-class _Quiet(uvicorn.Server):
-    """uvicorn without signal handlers: the demo decides when everything stops."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        """Leaves all signals as they are."""
-        yield
-
-
 @contextlib.asynccontextmanager
 async def served(app: ASGIApp) -> AsyncIterator[str]:
     """The app's URL while it is served on a free port."""
     port = free_port()
-    server = _Quiet(
+    server = Server(
         uvicorn.Config(
             app, host=HOST, port=port, log_config=None, lifespan="off", timeout_graceful_shutdown=1
         )
