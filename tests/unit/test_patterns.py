@@ -125,4 +125,5 @@ def test_offsets_fit_any_text(text: str) -> None:
     spots = list(find_all(r"\pL+", text))
     assert all(0 <= start < end <= len(text) for start, end in spots)
     assert all(one[1] <= other[0] for one, other in itertools.pairwise(spots))
-    assert all(text[start:end].isalpha() for start, end in spots)
+    # By the engine's own tables: they know newer letters than Python's do.
+    assert all(find(r"\pL+", text[start:end]) == (0, end - start) for start, end in spots)
