@@ -65,7 +65,7 @@ def test_a_wrong_start_names_everything_that_is_wrong(tmp_path: Path) -> None:
         "lacks {{OUTPUT_SCHEMA}}",
         "one.yaml: criteria.0.weight",
         "one.yaml: criteria.0",
-        "unknown scorer 'nonsense'; allowed: judge, response_time",
+        "unknown scorer 'nonsense'; allowed: judge, citation_validity",
     ):
         assert part in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
@@ -236,9 +236,63 @@ def test_score_by_a_profile_file_or_a_reason_why_not(
     assert json.loads(done.stdout)[0]["score_breakdown"].keys() == {"calls"}
     judged = command("score", file, "--profile", "alert-investigation")
     assert judged.returncode == 1
-    assert "needs a judge" in judged.stderr
+    assert "rules alone can't score it" in judged.stderr
     unknown = command("score", file, "--profile", "nothing")
     assert "alert-investigation, efficiency-simple" in unknown.stderr
+
+
+def test_two_profiles_side_by_side(session_files: list[Path]) -> None:
+    pair = ("--compare", "efficiency-simple", "hybrid-code")
+    done = command("score", str(session_files[0]), *pair, "--json")
+    one, other = json.loads(done.stdout)
+    assert (one["profile"], other["profile"]) == ("efficiency-simple", "hybrid-code")
+    assert "the judge was not asked" in other["not_applicable"]["solution"]
+    people = command("score", *map(str, session_files), *pair).stdout
+    assert f"{other['total_score'] - one['total_score']:+d}" in people
+    assert "mean difference" in people
+
+
+def test_profiles_are_listed_shown_and_checked(tmp_path: Path) -> None:
+    listed = json.loads(command("profiles", "list", "--json").stdout)
+    assert {p["id"]: p["method"] for p in listed} == {
+        "alert-investigation": "llm",
+        "efficiency-simple": "heuristic",
+        "hybrid-code": "hybrid",
+        "report-two-tier": "two_tier",
+    }
+    assert "report-two-tier" in command("profiles", "list").stdout
+    shown = json.loads(command("profiles", "show", "efficiency-simple").stdout)
+    assert [c["weight"] for c in shown["criteria"]] == [2, 1, 1]
+    assert "hybrid-code v1: fine" in command("profiles", "check").stdout
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(
+        "{id: b, version: 1, match_labels: [x], method: heuristic, colour: red, "
+        "criteria: [{id: a, weight: 1, scorer: policy, params: {banned: ['pattern:(']}}]}"
+    )
+    done = command("profiles", "check", str(broken))
+    assert done.returncode == 1
+    assert "broken.yaml: colour" in done.stderr
+    assert "allowed: id, version" in done.stderr
+    assert "broken.yaml: criteria.0" in done.stderr
+    assert command("profiles", "show", "nothing").returncode == 1
+
+
+async def test_a_changed_profile_under_a_stored_version_is_refused(
+    stage: Stage, tmp_path: Path
+) -> None:
+    profile = tmp_path / "mine.yaml"
+    text = (
+        "{id: mine, version: 1, match_labels: [x], method: heuristic, "
+        "criteria: [{id: calls, weight: 1, scorer: tool_count}]}"
+    )
+    profile.write_text(text)
+    for _ in range(2):
+        applied = await stage.cli("profiles", "apply", str(profile))
+        assert "mine v1 is stored" in applied.out, applied.err
+    profile.write_text(text.replace("weight: 1", "weight: 2"))
+    refused = await stage.cli("profiles", "apply", str(profile))
+    assert refused.code == 1
+    assert "raise the version" in refused.err
 
 
 def test_score_of_real_sessions() -> None:
