@@ -93,11 +93,32 @@ def run(
     from consumer import app as application
     from consumer import logs
 
-    settings, config = _settings(), None
-    chosen = _roles(roles, application)
-    config = _config(settings)
+    settings, config, chosen = _checked(roles, application)
     logs.set_up(settings.log_level, settings.log_format)
     asyncio.run(application.run(settings, config, chosen))
+
+
+def _checked(roles: str, application: Any) -> tuple[Settings, Config, Any]:
+    """Settings, configuration and roles. Raises one ConfigError for all that is wrong in them."""
+    from consumer import config
+    from consumer.resources import resource
+
+    folder = os.environ.get("SCORING_CONFIG_DIR") or resource("config")
+    problems: list[str] = []
+    found: list[Any] = []
+    for load in (
+        _settings,
+        lambda: config.load(Path(folder), os.environ),
+        lambda: _roles(roles, application),
+    ):
+        try:
+            found.append(load())
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    settings, loaded, chosen = found
+    return settings, loaded, chosen
 
 
 def _roles(text: str, application: Any) -> Any:
@@ -496,12 +517,6 @@ def _settings() -> Settings:
     from consumer.settings import load_settings
 
     return load_settings()
-
-
-def _config(settings: Settings) -> Config:
-    from consumer import config
-
-    return config.load(settings.scoring_config_dir, os.environ)
 
 
 async def _with_store(look: Any) -> Any:

@@ -57,9 +57,11 @@ def test_a_wrong_start_names_everything_that_is_wrong(tmp_path: Path) -> None:
         "{id: one, version: 1, match_labels: [x], method: heuristic, "
         "criteria: [{id: a, weight: 0, scorer: nonsense}]}"
     )
-    done = command("run", SCORING_CONFIG_DIR=str(tmp_path))
+    done = command("run", "--roles", "cook", SCORING_CONFIG_DIR=str(tmp_path), WORKER_SLOTS="none")
     assert done.returncode == 1
     for part in (
+        "WORKER_SLOTS",
+        "--roles: 'cook'; allowed are intake, worker, relay, api",
         "NOT_SET is not set",
         "unknown placeholder {{WRONG}}",
         "lacks {{OUTPUT_SCHEMA}}",
