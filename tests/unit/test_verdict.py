@@ -173,7 +173,7 @@ def test_huge_numbers_are_refused_in_few_words(digits: int) -> None:
 
 def test_a_number_too_long_to_be_read_is_no_answer() -> None:
     text = json.dumps(answer(criteria=flow(score=424242))).replace("424242", "9" * 5000)
-    refused(text)
+    assert refused(text)
 
 
 @pytest.mark.parametrize("total", [-1, 101])
@@ -445,9 +445,9 @@ def test_doubled_keys_are_refused() -> None:
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
 def test_deep_nesting_is_refused(depth: int, opening: str, closing: str) -> None:
     deep = f'{{"a":{opening * depth}1{closing * depth}}}'
-    refused(deep)
-    refused(answer_json(missing_tools=424242).replace("424242", deep))
-    refused(f'{{"a":{opening * depth}')
+    assert refused(deep)
+    assert refused(answer_json(missing_tools=424242).replace("424242", deep))
+    assert refused(f'{{"a":{opening * depth}')
 
 
 # --- Text that can't be stored -----------------------------------------------------------------
@@ -595,7 +595,8 @@ fragments = st.lists(
 
 @given(st.text() | fragments | json_values.map(json.dumps), st.sampled_from([REVIEW, FREE]))
 def test_any_text_is_a_verdict_or_refused(text: str, by: Profile) -> None:
-    outcome(text, by)
+    verdict = outcome(text, by)
+    assert verdict is None or verdict.reasoning
 
 
 @given(st.sampled_from(list(answer())), json_values)
