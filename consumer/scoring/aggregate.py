@@ -7,15 +7,15 @@ computed again by hand. The rules are scored first: what they refuse is never pa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
 from consumer.scoring.gates import GateResult, check_gates
 from consumer.scoring.patterns import find
-from consumer.scoring.profile import Criterion, Profile, Scale, ScorerUse
+from consumer.scoring.profile import Criterion, Profile, Scale
 from consumer.scoring.rounding import exact, round_half_up
-from consumer.scoring.scorers import SCORERS
+from consumer.scoring.scorers import Measurements
 from consumer.scoring.scorers.base import Measured, NotApplicable, Place, Result, Subject, excerpt
 from consumer.scoring.session import ToolCall
 
@@ -118,24 +118,30 @@ class Total:
 
 def look(profile: Profile, subject: Subject) -> Findings:
     """All that code can tell: gates, disqualifying patterns, and every rule criterion."""
-    results: dict[str, tuple[Result, ...]] = {}
-    shares: list[Fraction] = []
-    for criterion in profile.criteria:
-        quality = float(sum(shares) / len(shares)) if shares else None
-        here = replace(subject, quality_so_far=quality)
-        found = tuple(_rule(use, here) for use in criterion.uses if not use.by_judge)
-        results[criterion.id] = found
-        if measured := [exact(r.score) for r in found if isinstance(r, Measured)]:
-            shares.append(sum(measured) / Fraction(len(measured)))
+    measurements = Measurements(subject)
     return Findings(
-        results=results,
-        gates=check_gates(profile.gates, subject),
+        results=_results(profile, measurements),
+        gates=check_gates(profile.gates, measurements),
         disqualifier=_disqualifier(profile, subject),
     )
 
 
-def _rule(use: ScorerUse, subject: Subject) -> Result:
-    return SCORERS[use.scorer].score(subject, use.typed_params)
+def _results(profile: Profile, measurements: Measurements) -> dict[str, tuple[Result, ...]]:
+    """Rule results by criterion, in order: what comes later may ask for the quality so far."""
+    results: dict[str, tuple[Result, ...]] = {}
+    points = weights = 0.0
+    for criterion in profile.criteria:
+        quality = points / weights if weights else None
+        found = tuple(
+            measurements.result(use.scorer, use.typed_params, quality_so_far=quality)
+            for use in criterion.uses
+            if not use.by_judge
+        )
+        results[criterion.id] = found
+        if measured := [float(r.score) for r in found if isinstance(r, Measured)]:
+            points += criterion.weight * sum(measured) / len(measured)
+            weights += criterion.weight
+    return results
 
 
 def _disqualifier(profile: Profile, subject: Subject) -> str | None:

@@ -11,8 +11,8 @@ from fractions import Fraction
 
 from consumer.scoring.profile import COST_BUDGET, TOKEN_BUDGET, Gate
 from consumer.scoring.rounding import exact
-from consumer.scoring.scorers import SCORERS
-from consumer.scoring.scorers.base import Measured, NotApplicable, Place, Result, Subject
+from consumer.scoring.scorers import Measurements
+from consumer.scoring.scorers.base import Measured, NotApplicable, Place, Subject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +28,15 @@ class GateResult:
     places: tuple[Place, ...] = ()
 
 
-def check_gates(gates: tuple[Gate, ...], subject: Subject) -> tuple[GateResult, ...]:
+def check_gates(gates: tuple[Gate, ...], measurements: Measurements) -> tuple[GateResult, ...]:
     """Every gate's outcome, in order."""
-    return tuple(_check(gate, subject) for gate in gates)
+    return tuple(_check(gate, measurements) for gate in gates)
 
 
-def _check(gate: Gate, subject: Subject) -> GateResult:
+def _check(gate: Gate, measurements: Measurements) -> GateResult:
     if gate.check in {TOKEN_BUDGET, COST_BUDGET}:
-        return _budget(gate, subject)
-    scorer = SCORERS[gate.check]
-    result: Result = scorer.score(subject, gate.typed_params)
+        return _budget(gate, measurements.subject)
+    result = measurements.result(gate.check, gate.typed_params)
     if isinstance(result, NotApplicable):
         return _unmeasured(gate, result.reason)
     return _scored(gate, result)
@@ -52,9 +51,15 @@ def _scored(gate: Gate, result: Measured) -> GateResult:
         passed=passed,
         score=round(score, 2),
         threshold=gate.threshold,
-        message=f"{gate.check} {score:.4g}, needs {gate.threshold:g}",
+        message=f"{gate.check} {_shown(score, gate.threshold)}, needs {gate.threshold:g}",
         places=() if passed else result.places,
     )
+
+
+def _shown(score: float, threshold: float) -> str:
+    """The score in few digits, but never rounded up to a threshold that it misses."""
+    few = f"{score:.4g}"
+    return repr(score) if score < threshold <= float(few) else few
 
 
 def _budget(gate: Gate, subject: Subject) -> GateResult:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import re2
 from pydantic import AfterValidator, Field
 
-from consumer.scoring.text import storable
+from consumer.scoring.text import Spot, storable
 
 # What one compiled pattern may take; a counted repetition like (x{1000}){1000} passes it.
 MAX_MEMORY_BYTES = 8 * 1024 * 1024
@@ -42,14 +42,14 @@ def _usable(pattern: str) -> str:
 Pattern = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_usable)]
 
 
-def find(pattern: str, text: str) -> tuple[int, int] | None:
+def find(pattern: str, text: str) -> Spot | None:
     """Where the pattern first occurs: (start, end) in characters."""
     # A lone surrogate can't be encoded for the engine; its stand-in is one character as well.
     match = compiled(pattern).search(storable(text))
     return (match.start(), match.end()) if match else None
 
 
-def find_all(pattern: str, text: str) -> Iterator[tuple[int, int]]:
+def find_all(pattern: str, text: str) -> Iterator[Spot]:
     """Where the pattern occurs, without overlaps; empty matches are left out."""
     for match in compiled(pattern).finditer(storable(text)):
         if match.end() > match.start():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -94,11 +94,17 @@ def typed_params(scorer: str, params: Mapping[str, Any]) -> Params:
     """The scorer's parameters. Raises ValueError that names what is wrong and what is allowed."""
     model = SCORERS[scorer].params
     try:
-        return model.model_validate(params)
+        return _shared(model.model_validate(params))
     except ValidationError as error:
         allowed = ", ".join(model.model_fields) or "none"
         problems = "; ".join(describe(problem) for problem in error.errors())
         raise ValueError(f"params of {scorer}: {problems}; allowed: {allowed}") from error
+
+
+@lru_cache(maxsize=1024)
+def _shared(params: Params) -> Params:
+    """One object for equal parameters."""
+    return params
 
 
 class Criterion(_Strict):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+# A place in a text: (start, end) in characters.
+Spot = tuple[int, int]
+
 # PostgreSQL stores no U+0000; half a surrogate pair is not UTF-8. Both occur in valid JSON.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 

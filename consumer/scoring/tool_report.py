@@ -6,6 +6,7 @@ Linear in the number of calls and in the size of their texts.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,7 +17,6 @@ from consumer.scoring.rounding import round_half_up
 from consumer.scoring.session import AvailableTool, Message, Session, Step, ToolCall
 
 SIMILAR = 0.8
-DISTINCTIVE_CHARACTERS = 4
 # A fair estimate where nobody counted: see judge.md, "Long sessions".
 BYTES_PER_TOKEN = 2
 
@@ -24,15 +24,11 @@ CorrectionKind = Literal["fallback_after_error", "retry_with_different_params"]
 WasteReason = Literal["failed", "unreferenced"]
 Price = Callable[[int, int], float | None]
 
-# Bytes that identifiers and numbers are made of; all others separate them, those of other scripts'
-# letters too: what these write between identifiers are plain words, often without a blank. So do
-# `:`, `/` and `@`: who reads `pod/miner-0` or `app:2.14.0` speaks of `miner-0` and `2.14.0`.
-_SEPARATORS = bytes(
-    byte if byte < 128 and (chr(byte).isalnum() or chr(byte) in "_-.") else 32
-    for byte in range(256)
-)
-# At a word's ends these are the sentence's or the JSON's, not the word's.
-_EDGES = b"-."
+# What identifiers and numbers are made of; all else separates them, other scripts' letters too:
+# what these write between identifiers are plain words, often without a blank. So do `:`, `/` and
+# `@`: who reads `pod/miner-0` or `app:2.14.0` speaks of `miner-0` and `2.14.0`. At a word's ends
+# `-` and `.` are the sentence's or the JSON's, not the word's. Four characters at least.
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{2,}[A-Za-z0-9_]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,19 +217,18 @@ def _unreferenced(session: Session) -> set[str]:
 
     A result that holds nothing distinctive ("OK") can't be said to be unused, and is left out.
     """
-    later = distinctive(session.final_analysis)
+    later = words(session.final_analysis)
     unused: set[str] = set()
     for step in reversed(tuple(session.steps)):
         if isinstance(step, ToolCall):
-            own = distinctive(_json(step.arguments))
-            words = set() if step.failure else set(_words(step.result))
+            asked = words(_json(step.arguments))
             # What the agent itself had asked with proves nothing about the answer.
-            taken_up = later.intersection(words) - own
-            if not taken_up and any(_is_distinctive(word) for word in words - own):
+            own = set() if step.failure else words(step.result) - asked
+            if not _has_distinctive(own & later) and _has_distinctive(own):
                 unused.add(step.id)
-            later |= own
+            later |= asked
         else:
-            later |= distinctive(_text(step))
+            later |= words(_text(step))
     return unused
 
 
@@ -241,24 +236,20 @@ def _text(step: Message) -> str:
     return step.text if step.role != "system" else ""
 
 
-def distinctive(text: str) -> set[bytes]:
-    """Numbers and identifiers of four characters or more; plain words are not distinctive."""
-    return {word for word in set(_words(text)) if _is_distinctive(word)}
+def words(text: str) -> set[str]:
+    """The text's words of four characters or more, as far as they may be identifiers."""
+    return set(_WORD.findall(text))
 
 
-def _words(text: str) -> list[bytes]:
-    """The text's words, as UTF-8. On bytes, for texts of megabytes."""
-    words = text.encode(errors="replace").translate(_SEPARATORS).split()
-    return [word.strip(_EDGES) for word in words]
+def _has_distinctive(words: set[str]) -> bool:
+    return any(map(is_distinctive, words))
 
 
-def _is_distinctive(word: bytes) -> bool:
-    """Has a digit, or holds parts together with punctuation, or changes case inside."""
-    if len(word) < DISTINCTIVE_CHARACTERS:
-        return False
-    if word.isalpha():
-        return not (word.islower() or word.isupper() or word.istitle())
-    return True
+def is_distinctive(word: str) -> bool:
+    """Whether it is a number or an identifier: it has a digit, or holds parts together with
+    punctuation, or changes case inside. Plain words are not.
+    """
+    return not word.isalpha() or not (word.islower() or word.isupper() or word.istitle())
 
 
 def _unused(available: Sequence[AvailableTool], calls: Sequence[ToolCall]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer.scoring.gates import GateResult, check_gates
-from consumer.scoring.scorers import SCORERS
+from consumer.scoring.scorers import SCORERS, Measurements
 from consumer.scoring.scorers.base import MAX_PLACES, Place, Subject
 from tests.unit.builders import about, failed_call, gated, message, profile, session, tool_call
 
@@ -16,7 +16,7 @@ RUN = about(session(message(), tool_call(), failed_call("b"), tool_call("c"), du
 
 
 def results(*gates: dict[str, Any], subject: Subject = RUN) -> tuple[GateResult, ...]:
-    return check_gates(profile(gates=list(gates)).gates, subject)
+    return check_gates(profile(gates=list(gates)).gates, Measurements(subject))
 
 
 def result(gate: dict[str, Any], subject: Subject = RUN) -> GateResult:
@@ -25,7 +25,7 @@ def result(gate: dict[str, Any], subject: Subject = RUN) -> GateResult:
 
 
 def test_no_gates_no_results() -> None:
-    assert check_gates((), RUN) == ()
+    assert check_gates((), Measurements(RUN)) == ()
 
 
 # --- Rule scorers ------------------------------------------------------------------------------
@@ -143,14 +143,16 @@ def test_every_gate_is_checked_in_order() -> None:
 
 def test_an_error_inside_a_gate_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken:
+        by_quality = False
+
         def score(self, *_: object) -> None:
             raise ZeroDivisionError
 
     gates = profile(gates=[gated("tool_count", 0, pass_if_not_applicable=True)]).gates
     assert gates[0].typed_params is not None
-    monkeypatch.setattr("consumer.scoring.gates.SCORERS", {**SCORERS, "tool_count": Broken()})
+    monkeypatch.setattr("consumer.scoring.scorers.SCORERS", {**SCORERS, "tool_count": Broken()})
     with pytest.raises(ZeroDivisionError):
-        check_gates(gates, RUN)
+        check_gates(gates, Measurements(RUN))
 
 
 @given(st.integers(0, 12), st.floats(0, 100))

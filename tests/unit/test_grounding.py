@@ -9,14 +9,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from consumer.scoring.scorers.base import Measured, NotApplicable, Result, Subject, subject
-from consumer.scoring.scorers.grounding import (
-    CitationValidity,
-    EntityGrounding,
-    NumericGrounding,
-    citation_validity,
-    entity_grounding,
-    numeric_grounding,
-)
+from consumer.scoring.scorers.citations import CitationValidity, citation_validity
+from consumer.scoring.scorers.names import EntityGrounding, entity_grounding
+from consumer.scoring.scorers.numbers import NumericGrounding, numeric_grounding
 from consumer.scoring.session import Message, Step
 from tests.unit.builders import available, failed_call, message, session, tool_call
 

@@ -197,7 +197,7 @@ def test_values_cannot_be_changed() -> None:
         value
         for name in places
         for value in vars(sys.modules[name]).values()
-        if is_dataclass(value) and getattr(value, "__module__", "") == name
+        if isinstance(value, type) and is_dataclass(value) and value.__module__ == name
     ]
     assert {Score, Session, ClaimedRequest} <= set(own)
     for value in [*own, Completed, Reused, Failed, Retry, Release]:

@@ -8,25 +8,20 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from consumer.scoring.scorers.base import Measured, NotApplicable, Params, Result, Subject, subject
-from consumer.scoring.scorers.consistency import (
-    InternalConsistency,
-    ReasoningStructure,
-    internal_consistency,
-    reasoning_structure,
-)
+from consumer.scoring.scorers.consistency import InternalConsistency, internal_consistency
+from consumer.scoring.scorers.keywords import Text
+from consumer.scoring.scorers.prose import count_words, sentences
+from consumer.scoring.scorers.reasoning import ReasoningStructure, reasoning_structure
 from consumer.scoring.scorers.wording import (
     Conciseness,
     Coverage,
     Policy,
     Readability,
     Structure,
-    Text,
     conciseness,
-    count_words,
     coverage,
     policy,
     readability,
-    sentences,
     structure,
 )
 from tests.unit.builders import session
@@ -90,7 +85,7 @@ def test_keywords_are_whole_words_without_case_in_any_script(
     keyword: str, text: str, expected: list[str]
 ) -> None:
     read = Text(text)
-    assert [text[start:end] for start, end in read.all([keyword])] == expected
+    assert [text[start:end] for start, end in read.all((keyword,))] == expected
     assert read.has(keyword) == bool(expected)
     assert Policy(banned=(keyword,)).banned == (keyword,)
 

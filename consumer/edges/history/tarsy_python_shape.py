@@ -7,29 +7,25 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from consumer.edges.history.conversation import Thread, conversation, woven
 from consumer.errors import HistoryInvalid
 from consumer.scoring.profile import describe
 from consumer.scoring.session import (
     AvailableTool,
     LlmCall,
-    Message,
     Session,
     Stage,
-    Step,
     ToolCall,
 )
 from consumer.scoring.text import storable
 
 DEFAULT_LABEL = "general"
 MAX_SHOWN_PROBLEMS = 5
-_OBSERVATION = re.compile(r"Observation:\s*([^\s:]+)")
 # What tools say when they fail although their call went through (`success` is then true).
 _ERROR_TEXT = re.compile(
     r"\s*(error\b(?! (rate|budget|count))|failed to |exception\b|traceback )", re.IGNORECASE
@@ -67,8 +63,13 @@ class _LlmInteraction(_Shape):
     details: _LlmDetails
 
     @property
-    def messages(self) -> tuple[_Message, ...]:
-        return self.details.conversation.messages if self.details.conversation else ()
+    def thread(self) -> Thread:
+        conversation = self.details.conversation
+        messages = conversation.messages if conversation else ()
+        return Thread(
+            told_at_us=self.timestamp_us,
+            messages=tuple((message.role, message.content or "") for message in messages),
+        )
 
 
 class _Tool(_Shape):
@@ -216,14 +217,15 @@ def _available_tools(stages: Sequence[_Stage]) -> tuple[AvailableTool, ...]:
 
 
 def _stage(stage: _Stage) -> Stage:
-    calls = [_tool_call(c) for c in stage.mcp_communications]
+    calls = [_tool_call(communication) for communication in stage.mcp_communications]
+    threads = [interaction.thread for interaction in stage.llm_interactions]
     return Stage(
         id=stage.execution_id,
         name=stage.stage_name,
         agent=stage.agent,
         status=stage.status,
         parallel=stage.parallel_type not in {None, "single"},
-        steps=tuple(_woven(_messages(stage.llm_interactions), [c for c in calls if c])),
+        steps=tuple(woven(conversation(threads), [call for call in calls if call])),
     )
 
 
@@ -262,87 +264,3 @@ def _failure(details: _McpDetails, result: str) -> Literal["transport", "tool"] 
     raw = details.tool_result
     told = isinstance(raw, dict) and bool(raw.get("isError") or raw.get("error"))
     return "tool" if told or _ERROR_TEXT.match(result) or _IS_ERROR.search(result) else None
-
-
-def _messages(interactions: Sequence[_LlmInteraction]) -> list[Message]:
-    """A stage's conversation without repetitions, each message with the time it was known.
-
-    Every interaction holds its whole thread so far. Only threads that no later one contains are
-    kept, without the beginning that they share with the thread before.
-    """
-    ordered = sorted(interactions, key=lambda interaction: interaction.timestamp_us)
-    threads = _not_told_later(ordered)
-    known_at = {i.messages[-1]: i.timestamp_us for i in reversed(ordered) if i.messages}
-    messages: list[Message] = []
-    before: Sequence[_Message] = ()
-    for thread in threads:
-        shared = _shared_beginning(before, thread.messages)
-        before = thread.messages
-        at_us = messages[-1].at_us if messages else 0
-        for message in thread.messages[shared:]:
-            # User messages carry no time of their own: they were there at their predecessor's.
-            at_us = max(at_us, known_at.get(message, at_us))
-            text = message.content or ""
-            messages.append(Message(role=message.role, text=text, at_us=at_us))
-    return messages
-
-
-def _not_told_later(ordered: Sequence[_LlmInteraction]) -> list[_LlmInteraction]:
-    """The interactions with a message that no later thread holds, in order.
-
-    A thread is compared with those kept so far that hold its last message: enough, for what a
-    dropped thread holds a kept one holds too, and quick for thousands of interactions.
-    """
-    kept: list[_LlmInteraction] = []
-    holders: dict[_Message, list[frozenset[_Message]]] = {}
-    for interaction in reversed(ordered):
-        own = frozenset(interaction.messages)
-        if not own or any(own <= other for other in holders.get(interaction.messages[-1], ())):
-            continue
-        kept.append(interaction)
-        for message in own:
-            holders.setdefault(message, []).append(own)
-    return kept[::-1]
-
-
-def _shared_beginning(first: Sequence[_Message], second: Sequence[_Message]) -> int:
-    count = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
-
-
-def _woven(messages: Sequence[Message], calls: Sequence[ToolCall]) -> list[Step]:
-    """Messages and tool calls in order.
-
-    A call stands where the conversation tells its observation, and replaces it: the service's own
-    record is more complete. A call that the conversation does not tell stands by its time.
-    """
-    told: list[Step] = list(messages)
-    untold: list[ToolCall] = []
-    observations = _observations(messages)
-    position = 0
-    for call in calls:
-        places = observations.get(call.name, [])
-        found = bisect_left(places, position)
-        if found == len(places):
-            untold.append(call)
-        else:
-            told[places[found]] = call
-            position = places[found] + 1
-    latest = list(accumulate((step.at_us for step in told), max))
-    # The last one first, so that the places of the others stay what they are.
-    for call in sorted(untold, key=lambda call: call.at_us)[::-1]:
-        told.insert(bisect_right(latest, call.at_us), call)
-    return told
-
-
-def _observations(messages: Sequence[Message]) -> dict[str, list[int]]:
-    """Where the conversation tells what a tool answered, by the tool's name."""
-    places: dict[str, list[int]] = {}
-    for n, message in enumerate(messages):
-        if message.role == "user" and (match := _OBSERVATION.match(message.text)):
-            places.setdefault(match[1], []).append(n)
-    return places

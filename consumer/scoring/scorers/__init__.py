@@ -2,9 +2,12 @@
 
 base         what they look at and answer
 figures      time, tokens, tool calls, cost
-grounding    are numbers, names and citations of the analysis in the evidence?
+grounding    numbers, names, citations of the analysis: are they real?
+keywords     words that profiles give, and where a text holds them
+prose        lines, sentences and words of an analysis
 wording      what the analysis holds, and how it reads
-consistency  how it reasons, and whether it contradicts itself
+reasoning    is it a complete argument?
+consistency  does it contradict itself?
 
 A scorer that has nothing to measure answers `NotApplicable` with the reason: its criterion is then
 left out of the total, never scored "in the middle".
@@ -13,9 +16,18 @@ left out of the total, never scored "in the middle".
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
-from consumer.scoring.scorers import consistency, figures, grounding, wording
-from consumer.scoring.scorers.base import NoParams, RuleScorer
+from consumer.scoring.scorers import (
+    citations,
+    consistency,
+    figures,
+    names,
+    numbers,
+    reasoning,
+    wording,
+)
+from consumer.scoring.scorers.base import NoParams, Params, Result, RuleScorer, Subject
 
 _ALL = (
     RuleScorer(name="response_time", params=NoParams, score=figures.response_time),
@@ -25,16 +37,14 @@ _ALL = (
     RuleScorer(name="tool_error_rate", params=NoParams, score=figures.tool_error_rate),
     RuleScorer(
         name="numeric_grounding",
-        params=grounding.NumericGrounding,
-        score=grounding.numeric_grounding,
+        params=numbers.NumericGrounding,
+        score=numbers.numeric_grounding,
     ),
-    RuleScorer(
-        name="entity_grounding", params=grounding.EntityGrounding, score=grounding.entity_grounding
-    ),
+    RuleScorer(name="entity_grounding", params=names.EntityGrounding, score=names.entity_grounding),
     RuleScorer(
         name="citation_validity",
-        params=grounding.CitationValidity,
-        score=grounding.citation_validity,
+        params=citations.CitationValidity,
+        score=citations.citation_validity,
     ),
     RuleScorer(name="coverage", params=wording.Coverage, score=wording.coverage),
     RuleScorer(name="structure", params=wording.Structure, score=wording.structure),
@@ -43,8 +53,8 @@ _ALL = (
     RuleScorer(name="conciseness", params=wording.Conciseness, score=wording.conciseness),
     RuleScorer(
         name="reasoning_structure",
-        params=consistency.ReasoningStructure,
-        score=consistency.reasoning_structure,
+        params=reasoning.ReasoningStructure,
+        score=reasoning.reasoning_structure,
     ),
     RuleScorer(
         name="internal_consistency",
@@ -54,7 +64,29 @@ _ALL = (
     RuleScorer(name="latency_band", params=figures.LatencyBands, score=figures.latency_band),
     RuleScorer(name="cost_band", params=figures.CostBands, score=figures.cost_band),
     RuleScorer(
-        name="cost_efficiency", params=figures.ReferenceEfficiency, score=figures.cost_efficiency
+        name="cost_efficiency",
+        params=figures.ReferenceEfficiency,
+        score=figures.cost_efficiency,
+        by_quality=True,
     ),
 )
 SCORERS: Mapping[str, RuleScorer] = {scorer.name: scorer for scorer in _ALL}
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """A subject's results. Gates and criteria often ask for the same: it is measured once."""
+
+    subject: Subject
+    _kept: dict[tuple[str, int], Result] = field(default_factory=dict)
+
+    def result(self, scorer: str, params: Params, *, quality_so_far: float | None = None) -> Result:
+        """What this scorer says with these parameters."""
+        rule = SCORERS[scorer]
+        if rule.by_quality:
+            return rule.score(replace(self.subject, quality_so_far=quality_so_far), params)
+        # Equal parameters are one object (see `typed_params`), and that is quicker to look up.
+        key = (scorer, id(params))
+        if key not in self._kept:
+            self._kept[key] = rule.score(self.subject, params)
+        return self._kept[key]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,12 +11,17 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from consumer.scoring.scorers.keywords import Text
 from consumer.scoring.session import Session, ToolCall
+from consumer.scoring.text import Spot, storable
 from consumer.scoring.tool_report import Price, ToolReport, tool_report
 from consumer.scoring.transcript import encode
 
 MAX_PLACES = 5
 EXCERPT_CHARACTERS = 160
+
+# Tool results are often JSON in a string: an escaped line break is one, not the letter n.
+_ESCAPE = re.compile(r"\\(?:[nrt]|u[0-9a-fA-F]{4})")
 
 
 class Params(BaseModel):
@@ -56,13 +62,15 @@ class NotApplicable:
 
 Result = Measured | NotApplicable
 
+NO_ANALYSIS = NotApplicable("there is no final analysis")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
     """What rule scorers look at. Texts that several of them need are made once.
 
     `cost_usd` is what the session cost, None where a price is unknown; `quality_so_far` is the
-    mean (0-1) of the criteria scored before this one, None where there is none.
+    weighted mean (0-1) of the criteria that rules scored before this one, None where there is none.
     """
 
     session: Session
@@ -76,6 +84,11 @@ class Subject:
         return self.session.final_analysis
 
     @cached_property
+    def text(self) -> Text | None:
+        """The final analysis, to look for keywords in; None if it is empty."""
+        return Text(storable(self.analysis)) if self.analysis.strip() else None
+
+    @cached_property
     def numbered_calls(self) -> tuple[tuple[int, ToolCall], ...]:
         """The tool calls, each with its step number in the transcript."""
         steps = enumerate(self.session.steps, start=1)
@@ -83,7 +96,7 @@ class Subject:
 
     @cached_property
     def evidence(self) -> str:
-        """What the agent was given and found: alert, tool results, users' words.
+        """What the agent was given and found: alert, tool results, users' words; unescaped.
 
         Not what it said itself: neither its tool arguments, nor those lines of a user's message
         that repeat it (a stage is told what earlier stages concluded).
@@ -99,7 +112,7 @@ class Subject:
                 parts += [line for line in step.text.splitlines() if line.strip() not in said]
             elif step.role == "assistant":
                 said.update(_said(step.text))
-        return "\n".join(parts)
+        return _ESCAPE.sub(" ", "\n".join(parts))
 
 
 def _said(text: str) -> Iterator[str]:
@@ -114,11 +127,15 @@ def subject(session: Session, *, price: Price, cost_usd: float | None) -> Subjec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleScorer:
-    """A named rule scorer: its function, and the model of its parameters."""
+    """A named rule scorer: its function, and the model of its parameters.
+
+    `by_quality`: it asks for `Subject.quality_so_far`, so its result depends on its place.
+    """
 
     name: str
     params: type[Params]
     score: Callable[[Subject, Any], Result]
+    by_quality: bool = False
 
 
 def excerpt(text: str, start: int, end: int) -> str:
@@ -128,8 +145,13 @@ def excerpt(text: str, start: int, end: int) -> str:
     return " ".join(cut.split())[:EXCERPT_CHARACTERS]
 
 
-def in_analysis(text: str, spots: list[tuple[int, int]]) -> tuple[Place, ...]:
+def in_analysis(text: str, spots: list[Spot]) -> tuple[Place, ...]:
     """Places of the final analysis, the first five."""
     return tuple(
         Place(step=None, excerpt=excerpt(text, start, end)) for start, end in spots[:MAX_PLACES]
     )
+
+
+def missing(what: str) -> Place:
+    """A place for what is nowhere."""
+    return Place(step=None, excerpt=f"missing: {what}"[:EXCERPT_CHARACTERS])

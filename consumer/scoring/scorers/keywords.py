@@ -1,0 +1,135 @@
+"""Keywords that profiles give, and where a text holds them. Any language's; in linear time."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain, islice
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from consumer.scoring.patterns import MAX_CHARACTERS, find, find_all
+from consumer.scoring.text import Spot
+
+PATTERN_PREFIX = "pattern:"
+# Thai, Lao, Myanmar, Khmer, kana, Han: written without spaces between words.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
+# Hangul has spaces, but particles are attached to the word: a keyword is found inside of one.
+_ATTACHING = re.compile(f"[{_UNSPACED}\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]")
+# Patterns may be slow to find all places; no formula needs more of them than this.
+MAX_PATTERN_SPOTS = 1000
+
+
+def folded(text: str) -> str:
+    """The text without case, emphasis marks and typographic variants; of the same length."""
+    # U+0130 is the only letter whose lower case is longer; a final sigma is a sigma.
+    lowered = text.replace("\u0130", "i").lower().replace("\u03c2", "\u03c3")
+    plain = lowered.replace("*", " ").replace("`", " ")
+    return plain.replace("\u2019", "'").replace("\u2011", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    """A keyword's text over any white space. Its longest word tells quickly where it is not."""
+
+    pattern: re.Pattern[str]
+    longest: str
+
+
+@lru_cache(maxsize=4096)
+def _literals(keywords: tuple[str, ...]) -> tuple[_Literal, ...]:
+    """Those that are no patterns, in both Unicode forms of their accented letters."""
+    plain = [keyword for keyword in keywords if not keyword.startswith(PATTERN_PREFIX)]
+    forms = (unicodedata.normalize(form, keyword) for keyword in plain for form in ("NFC", "NFD"))
+    return tuple(_literal(folded(form).split()) for form in dict.fromkeys(forms))
+
+
+def _literal(words: Sequence[str]) -> _Literal:
+    pattern = re.compile(r"\s+".join(map(re.escape, words)))
+    return _Literal(pattern, max(words, key=len))
+
+
+@lru_cache(maxsize=4096)
+def _patterns(keywords: tuple[str, ...]) -> tuple[str, ...]:
+    prefixed = (keyword for keyword in keywords if keyword.startswith(PATTERN_PREFIX))
+    return tuple(keyword.removeprefix(PATTERN_PREFIX) for keyword in prefixed)
+
+
+def _usable(keyword: str) -> str:
+    if not keyword.startswith(PATTERN_PREFIX):
+        if not folded(keyword).split():
+            raise ValueError("a keyword needs at least one letter, digit or sign")
+    elif find(keyword.removeprefix(PATTERN_PREFIX), "") is not None:
+        raise ValueError("the pattern matches the empty text, so it is found everywhere")
+    return keyword
+
+
+Keyword = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_usable)]
+"""Words, found without regard to case, or `pattern:` and a regular expression (RE2 syntax).
+
+Words are found as whole words; inside of others only in scripts that put no space between words,
+and in Hangul. Any white space stands for any other; emphasis marks (`*`, backticks) are ignored.
+"""
+Keywords = tuple[Keyword, ...]
+
+
+def _word_character(character: str) -> bool:
+    known = character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"
+    return known and _ATTACHING.match(character) is None
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text to look for keywords in; spots are (start, end) in its characters."""
+
+    raw: str
+
+    @cached_property
+    def folded(self) -> str:
+        """The text as it is compared: see `folded`."""
+        return folded(self.raw)
+
+    def spots(self, keyword: str) -> Iterator[Spot]:
+        """Where the keyword occurs, without overlaps; not sorted if it has two Unicode forms."""
+        return chain.from_iterable(self._each((keyword,)))
+
+    def all(self, keywords: tuple[str, ...]) -> list[Spot]:
+        """Where any of the keywords occurs, sorted."""
+        return sorted(set(chain.from_iterable(self._each(keywords))))
+
+    def first(self, keywords: tuple[str, ...]) -> Spot | None:
+        """Where the first of the keywords occurs."""
+        firsts = (spot for spots in self._each(keywords) for spot in islice(spots, 1))
+        return min(firsts, default=None)
+
+    def has(self, keyword: str) -> bool:
+        return self.first((keyword,)) is not None
+
+    def _each(self, keywords: tuple[str, ...]) -> Iterator[Iterator[Spot]]:
+        """The spots of each keyword that may occur."""
+        folded = self.folded
+        for literal in _literals(keywords):
+            if literal.longest in folded:
+                yield self._literal_spots(literal)
+        for pattern in _patterns(keywords):
+            yield islice(find_all(pattern, self.raw), MAX_PATTERN_SPOTS)
+
+    def _literal_spots(self, literal: _Literal) -> Iterator[Spot]:
+        spots = (match.span() for match in literal.pattern.finditer(self.folded))
+        return (spot for spot in spots if self._whole(*spot))
+
+    def _whole(self, start: int, end: int) -> bool:
+        return not (self._joined(start) or self._joined(end))
+
+    def _joined(self, at: int) -> bool:
+        if not 0 < at < len(self.folded):
+            return False
+        return _word_character(self.folded[at - 1]) and _word_character(self.folded[at])

@@ -1,0 +1,141 @@
+"""Are the names of the analysis in the evidence? Formula: scoring.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from consumer.scoring.scorers.base import NotApplicable, Params, Result, Subject
+from consumer.scoring.scorers.grounding import DURATION, Words, own_text, share
+from consumer.scoring.text import Spot
+
+TERMS = ("sha256", "base64", "oauth2", "log4j", "utf-8", "sha-256", "node.js", "http2", "covid-19")
+
+
+class EntityGrounding(Params):
+    """`not_names` look like identifiers and are general terms (without regard to case)."""
+
+    not_names: Words = TERMS
+
+
+_TOKEN = re.compile("[A-Za-z0-9_/\u00c0-\u052f][A-Za-z0-9_\u00c0-\u052f.:/@-]*")
+_QUOTED = re.compile(r"`([^`\n]+)`")
+_JOINED = re.compile(r"\w[-_./:@]\w")
+_EMAIL = re.compile(r"[^@/:]+@[^@/:]+\.[^@/:]+")
+_IPV4 = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
+_IPV6 = re.compile(r"(?=.*::|(?:[^:]*:){5})[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}")
+_TIME = re.compile(r"[\dTZ:.,/-]+")
+_QUANTITY = re.compile(r"\d[\d.,]*[A-Za-z]{0,4}(?:-[A-Za-z-]+)?|[vV]?\d+(?:\.\d+)+[\w.-]*")
+_DOTTED = re.compile(r"[\w-]{2,}(?:\.[\w-]+)*\.[a-z][a-z0-9]{1,9}")
+_JOINTS = re.compile(r"[/:@]+")
+_CUT = re.compile("[-./:@]")
+_GAP = re.compile(r"\s")
+_EDGES = ".:-/@_"
+_MIN_NAME = 5
+_MAX_PARTS = 8
+_CHUNK = 1 << 20
+
+
+def entity_grounding(subject: Subject, params: EntityGrounding) -> Result:
+    """Names of the analysis that occur in the evidence, over those mentioned (scoring.md).
+
+    A name is a URL, path, host, address, file, or a word of five characters or more that mixes
+    letters and digits or has an underscore; in `code`, also words held together by punctuation.
+    Plain words, quantities, versions, times and the agent's tools are not. It occurs if the
+    evidence has it, or the beginning or end of a longer name (a pod's of its replica set), without
+    regard to case; host/path, image:tag and user@host also occur if each part does.
+    """
+    text = own_text(subject)
+    names = _names(text, _tool_names(subject) | set(params.not_names))
+    if not names:
+        return NotApplicable("the analysis mentions no identifiers")
+    parts = {name: _parts(name) for name in names}
+    wanted = names.keys() | {part for own in parts.values() for part in own}
+    found = _occurring(subject.evidence, wanted)
+    wrong = [
+        spot
+        for name, spot in names.items()
+        if name not in found and not (parts[name] and found.issuperset(parts[name]))
+    ]
+    return share(text, wrong, len(names))
+
+
+def _tool_names(subject: Subject) -> set[str]:
+    session = subject.session
+    named = {(tool.server, tool.name) for tool in session.available_tools}
+    named |= {(call.server, call.tool) for call in session.tool_calls}
+    return {n.lower() for server, tool in named for n in (server, tool, f"{server}.{tool}")}
+
+
+def _names(text: str, known: set[str]) -> dict[str, Spot]:
+    """Each name in lower case, and where it first stands."""
+    names: dict[str, Spot] = {}
+    quoted = {
+        m.span() for span in _QUOTED.finditer(text) for m in _TOKEN.finditer(text, *span.span(1))
+    }
+    for match in _TOKEN.finditer(text):
+        if match[0].isalpha():  # a plain word, as most are
+            continue
+        bare = match[0].strip(_EDGES)
+        in_code = match.span() in quoted and _JOINED.search(bare)
+        if (in_code or _is_name(match[0], bare)) and bare.lower() not in known:
+            names.setdefault(bare.lower(), match.span())
+    return names
+
+
+def _is_name(token: str, bare: str) -> bool:
+    if "://" in bare or _EMAIL.fullmatch(bare) or _IPV6.fullmatch(bare):
+        return True
+    if token.startswith("/") and "/" in bare:
+        return True
+    return any(_is_identifier(part) for part in _JOINTS.split(bare)) and not (
+        _TIME.fullmatch(bare) and not _IPV4.match(bare)
+    )
+
+
+def _is_identifier(part: str) -> bool:
+    if _IPV4.fullmatch(part):
+        return True
+    letters = any(map(str.isalpha, part))
+    if (
+        len(part) < _MIN_NAME
+        or not letters
+        or _QUANTITY.fullmatch(part)
+        or DURATION.fullmatch(part)
+    ):
+        return False
+    return "_" in part.strip("_") or any(map(str.isdigit, part)) or bool(_DOTTED.fullmatch(part))
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """What a name is put together from; nothing where the parts prove nothing."""
+    if _IPV6.fullmatch(name):
+        return ()
+    return tuple(part for part in _JOINTS.split(name) if part not in {"", "http", "https"})
+
+
+def _occurring(evidence: str, wanted: Iterable[str]) -> set[str]:
+    """Those wanted that the evidence has, read piece by piece to keep memory small."""
+    missing, found = set(wanted), set[str]()
+    start = 0
+    while start < len(evidence) and missing:
+        gap = _GAP.search(evidence, start + _CHUNK)
+        end = gap.start() if gap else len(evidence)
+        tokens = {t.strip(_EDGES) for t in set(_TOKEN.findall(evidence[start:end].lower()))}
+        found |= missing & tokens
+        for token in filter(_CUT.search, tokens):
+            found.update(missing.intersection(_forms(token)))
+        missing -= found
+        start = end
+    return found
+
+
+def _forms(token: str) -> Iterator[str]:
+    """A token's parts, and their beginnings and ends."""
+    for part in _JOINTS.split(token):
+        yield part
+        cuts = [n for n, character in enumerate(part) if character in ".-"]
+        if len(cuts) < _MAX_PARTS:
+            for cut in cuts:
+                yield part[:cut]
+                yield part[cut + 1 :]

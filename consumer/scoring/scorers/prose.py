@@ -1,0 +1,99 @@
+"""Lines, section titles, sentences and words of an analysis in Markdown. In linear time."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from itertools import chain
+
+from consumer.scoring.scorers.keywords import UNSPACED_RUN
+
+_FENCE = re.compile(r"(?:```+|~~~+)\s*(\w*)")
+_BULLET = re.compile(r"(?:[-*+•‣·]|\d{1,3}[.)])\s+")
+_HEADING = re.compile(r"#{1,6}\s+(.+)")
+_BOLD = re.compile(r"(?:\*\*|__)(\S.{0,79}?)(?:\*\*|__)")
+_NAME = re.compile(r"([^:\uff1a|]{1,40})(?::(?=\s|$)|\uff1a)")
+_NUMBER = re.compile(r"^(?:\d{1,3}[.)]){1,4}\d{0,3}\s+")
+_UNDERLINE = re.compile(r"={3,}|-{3,}")
+_TITLE_CHARACTERS = 120
+_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]*_”’»]*\s+|[。！？।॥؟۔]+\s*")  # noqa: RUF001
+# A shorter line is not broken by an editor's margin: its end is an end.
+_WRAPPED_CHARACTERS = 60
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
+PUNCTUATION = "".join(
+    chr(code)
+    for code in chain(range(0x3100), range(0xFE10, 0xFFF0))
+    if unicodedata.category(chr(code))[0] in "PS"
+)
+
+
+def lines(text: str) -> Iterator[str]:
+    """The stripped lines; those of code blocks are empty. A block of Markdown is no code."""
+    open_blocks: list[bool] = []
+    for line in map(str.strip, text.splitlines()):
+        fence = _FENCE.match(line)
+        in_code = any(open_blocks)
+        if fence is None:
+            yield "" if in_code else line
+            continue
+        if open_blocks and not fence[1]:
+            open_blocks.pop()
+        elif not in_code:
+            open_blocks.append(fence[1].lower() not in {"markdown", "md"})
+        yield ""
+
+
+def titles(text: str) -> Iterator[str]:
+    """Names of sections: Markdown or underlined headings, bold lead-ins, `Name:` lines."""
+    before = ""
+    for line in lines(text):
+        start = _BULLET.match(line)
+        lead = line[start.end() :] if start else line
+        found = _HEADING.match(line) or _BOLD.match(lead) or _NAME.match(lead)
+        if found:
+            yield _name(found[1])
+        elif before and len(before) <= _TITLE_CHARACTERS and _UNDERLINE.fullmatch(line):
+            yield _name(before)
+        before = line
+
+
+def _name(title: str) -> str:
+    return _NUMBER.sub("", title[:_TITLE_CHARACTERS].strip(" #*_"), count=1).strip(" #*_:\uff1a")
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Running text; tables, headings and rules are left out, list items stand for themselves."""
+    open_lines: list[str] = []
+    for line in lines(text):
+        bullet = _BULLET.match(line)
+        apart = not line or line[0] in "|#" or _UNDERLINE.fullmatch(line) is not None
+        if open_lines and (apart or bullet or len(open_lines[-1]) < _WRAPPED_CHARACTERS):
+            yield " ".join(open_lines)
+            open_lines = []
+        if not apart:
+            open_lines.append(line[bullet.end() :] if bullet else line)
+    yield " ".join(open_lines)
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Sentences of any script, list items and short lines without a full stop among them."""
+    for paragraph in _paragraphs(text):
+        yield from filter(_LETTER_OR_DIGIT.search, _SENTENCE_END.split(paragraph))
+
+
+def spaced(text: str) -> Iterator[str]:
+    """Words between spaces, without those of scripts that have no spaces."""
+    return filter(_LETTER_OR_DIGIT.search, UNSPACED_RUN.sub(" ", text).split())
+
+
+def count_words(text: str, characters_per_word: float) -> float:
+    """Words between spaces, and one for so many characters of scripts that have no spaces."""
+    unspaced = sum(len(run) for run in UNSPACED_RUN.findall(text))
+    return sum(1 for _ in spaced(text)) + unspaced / characters_per_word
+
+
+def pieces(text: str, size: int) -> Iterator[str]:
+    """Text of scripts without spaces, in pieces of `size` characters."""
+    for run in UNSPACED_RUN.findall(text):
+        yield from (run[at : at + size] for at in range(0, len(run), size))
