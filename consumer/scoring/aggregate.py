@@ -14,7 +14,7 @@ from typing import Literal
 from consumer.scoring.gates import GateResult, check_gates
 from consumer.scoring.patterns import find
 from consumer.scoring.profile import Criterion, Profile, Scale
-from consumer.scoring.rounding import exact, round_half_up
+from consumer.scoring.rounding import Exact, exact, round_half_up
 from consumer.scoring.scorers import Measurements
 from consumer.scoring.scorers.base import Measured, NotApplicable, Place, Result, Subject, excerpt
 from consumer.scoring.session import ToolCall
@@ -81,7 +81,7 @@ class CriterionScore:
     id: str
     weight: float
     score: int | None
-    x: Fraction | None = None
+    x: Exact | None = None
     confidence: float = RULE_CONFIDENCE
     not_applicable: str | None = None
     places: tuple[Place, ...] = ()
@@ -210,7 +210,7 @@ def _line(
             score=None,
             not_applicable="; ".join(reasons),
         )
-    x = sum(share for share, _ in shares) / Fraction(len(shares))
+    x = shares[0][0] if len(shares) == 1 else Fraction(sum(s for s, _ in shares)) / len(shares)
     return CriterionScore(
         id=criterion.id,
         weight=criterion.weight,
@@ -227,7 +227,7 @@ def on_scale(x: float | Fraction, scale: Scale) -> int:
     return round_half_up(scale.min + exact(x) * (scale.max - scale.min))
 
 
-def _total(profile: Profile, lines: tuple[CriterionScore, ...], x: Fraction | None) -> int:
+def _total(profile: Profile, lines: tuple[CriterionScore, ...], x: Exact | None) -> int:
     return on_scale(x, profile.scale) if x is not None else weighted_mean(lines)
 
 
@@ -236,11 +236,12 @@ def weighted_mean(scores: tuple[CriterionScore, ...]) -> int:
 
     Raises NothingToScore with the reasons where none does.
     """
-    applied = [(Fraction(c.score), exact(c.weight)) for c in scores if c.score is not None]
+    applied = [(c.score, exact(c.weight)) for c in scores if c.score is not None]
     if not applied:
         reasons = "; ".join(f"{c.id}: {c.not_applicable}" for c in scores)
         raise NothingToScore(f"no criterion applies to this session ({reasons})")
-    return round_half_up(sum(s * w for s, w in applied) / sum(w for _, w in applied))
+    weight = sum(w for _, w in applied)
+    return round_half_up(Fraction(sum(s * w for s, w in applied)) / weight)
 
 
 def _ranking(profile: Profile, lines: tuple[CriterionScore, ...], *, refused: bool) -> float | None:

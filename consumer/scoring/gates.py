@@ -7,7 +7,6 @@ What can't be measured does not pass, unless the gate says that it may.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 
 from consumer.scoring.profile import COST_BUDGET, TOKEN_BUDGET, Gate
 from consumer.scoring.rounding import exact
@@ -44,7 +43,7 @@ def _check(gate: Gate, measurements: Measurements) -> GateResult:
 
 def _scored(gate: Gate, result: Measured) -> GateResult:
     score = float(exact(result.score) * 100)
-    passed = Fraction(repr(score)) >= exact(gate.threshold)
+    passed = exact(score) >= exact(gate.threshold)
     return GateResult(
         id=gate.id,
         check=gate.check,

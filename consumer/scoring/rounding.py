@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
+# Whole numbers stay int: their arithmetic is many times faster than Fraction's.
+Exact = int | Fraction
 
-def exact(x: float | Fraction) -> Fraction:
+_HALF = Fraction(1, 2)
+
+
+def exact(x: float | Fraction) -> Exact:
     """The number as it is written: 0.285 is 285/1000, not 0.28499999999999998."""
-    return x if isinstance(x, Fraction) else Fraction(repr(x))
+    if isinstance(x, float):
+        # By way of Decimal: it reads a number three times as fast as Fraction does.
+        return int(x) if x.is_integer() else Fraction(Decimal(repr(x)))
+    return x
 
 
 def round_half_up(value: float | Fraction) -> int:
     """The nearest integer, .5 upwards."""
-    return math.floor(exact(value) + Fraction(1, 2))
+    number = exact(value)
+    return number if isinstance(number, int) else math.floor(number + _HALF)

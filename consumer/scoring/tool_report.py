@@ -17,6 +17,9 @@ from consumer.scoring.rounding import round_half_up
 from consumer.scoring.session import AvailableTool, Message, Session, Step, ToolCall
 
 SIMILAR = 0.8
+# Made once: json.dumps makes an encoder for each call that asks for anything special.
+_LEAF = json.JSONEncoder(sort_keys=True)
+_ARGUMENTS = json.JSONEncoder(ensure_ascii=False)
 # A fair estimate where nobody counted: see judge.md, "Long sessions".
 BYTES_PER_TOKEN = 2
 
@@ -173,7 +176,7 @@ def flattened(value: Any, path: str = "") -> frozenset[str]:
         return frozenset().union(*(flattened(v, f"{path}[{n}]") for n, v in enumerate(value)))
     if not path and not value:
         return frozenset()
-    return frozenset({f"{path}={json.dumps(value, sort_keys=True)}"})
+    return frozenset({f"{path}={_LEAF.encode(value)}"})
 
 
 def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
@@ -205,7 +208,7 @@ def _wasted(session: Session, calls: Sequence[ToolCall], price: Price) -> Iterat
 
 
 def _json(arguments: Mapping[str, Any]) -> str:
-    return json.dumps(dict(arguments), ensure_ascii=False)
+    return _ARGUMENTS.encode(dict(arguments))
 
 
 def _tokens(text: str) -> int:

@@ -12,9 +12,9 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import count, cycle, pairwise
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 from rich.console import Console
@@ -26,7 +26,7 @@ from consumer.edges.history.tarsy_python_shape import Detail, parse, session
 from consumer.edges.prices import PriceList
 from consumer.pipeline import session_cost_usd, session_price
 from consumer.resources import resource
-from consumer.scoring.aggregate import look
+from consumer.scoring.aggregate import aggregate, look
 from consumer.scoring.profile import Profile, parse_profile
 from consumer.scoring.scorers import SCORERS
 from consumer.scoring.scorers.base import subject
@@ -62,38 +62,41 @@ def bodies() -> list[bytes]:
 
 
 def of_size(kilobytes: int) -> bytes:
-    """A session of about this size: the demo's, with more tool calls of the same kind."""
+    """A session of about this size: one stage of the demo's, with tool calls of the same kind."""
     sample = next(s for s in sample_sessions.load().values() if s.case == "good")
     detail = json.loads(json.dumps(sample.detail))
-    for stage in detail["stages"]:
-        stage["chronological_interactions"] = []
-    stage = detail["stages"][0]
-    calls = list(stage["mcp_communications"])
-    missing = max(0, kilobytes * 1000 - len(json.dumps(detail)))
-    for n in range(missing // len(json.dumps(calls))):
-        for call in calls:
-            details = {**call["details"], "tool_arguments": {"n": n}}
-            more = {**call, "id": f"{call['id']}-{n}", "details": details}
-            stage["mcp_communications"].append(more)
-    return json.dumps(detail).encode()
+    stage = {**detail["stages"][0], "chronological_interactions": [], "llm_interactions": []}
+    told = [c for c in stage["mcp_communications"] if c["details"]["tool_name"]]
+    detail["stages"] = [{**stage, "mcp_communications": []}]
+    detail |= {"session_level_interactions": [], "chain_definition": None}
+    length = len(json.dumps(detail))
+    calls = detail["stages"][0]["mcp_communications"]
+    for n, call in zip(count(), cycle(told), strict=False):
+        details = {**call["details"], "tool_arguments": {"n": n}}
+        more = {**call, "id": f"{call['id']}-{n}", "details": details}
+        length += len(json.dumps(more)) + 2
+        if length > kilobytes * 1000:
+            return json.dumps(detail).encode()
+        calls.append(more)
+    raise AssertionError("cycle ended")
 
 
 def score(body: bytes, profile: Profile) -> None:
-    """All that is done for a session before any judge."""
+    """All that is done for a session without a judge."""
     detail = parse(Detail, body)
     found = session(detail, final_analysis=detail.final_analysis, labels={})
     price, cost = session_price(found, PRICES), session_cost_usd(found, PRICES)
-    look(profile, subject(found, price=price, cost_usd=cost))
+    aggregate(profile, look(profile, subject(found, price=price, cost_usd=cost)), None)
 
 
 def seconds(work: Callable[[], None], rounds: int) -> list[float]:
-    """How long each round took, after one that does not count."""
+    """CPU seconds of each round, after one that does not count."""
     work()
     taken = []
     for _ in range(rounds):
-        started = perf_counter()
+        started = process_time()
         work()
-        taken.append(perf_counter() - started)
+        taken.append(process_time() - started)
     return taken
 
 
