@@ -11,6 +11,7 @@ import json
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count, cycle, pairwise
 from pathlib import Path
@@ -30,10 +31,13 @@ from consumer.scoring.aggregate import aggregate, look
 from consumer.scoring.profile import Profile, parse_profile
 from consumer.scoring.scorers import SCORERS
 from consumer.scoring.scorers.base import subject
+from consumer.scoring.session import Session, ToolCall
+from consumer.scoring.tool_report import tool_report
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "sessions"
 SIZES_KB = (10, 100, 1000, 10_000)
 ROUNDS = 5
+LARGE_CALLS = 5000
 PRICES = PriceList()
 
 
@@ -89,7 +93,7 @@ def score(body: bytes, profile: Profile) -> None:
     aggregate(profile, look(profile, subject(found, price=price, cost_usd=cost)), None)
 
 
-def seconds(work: Callable[[], None], rounds: int) -> list[float]:
+def seconds(work: Callable[[], object], rounds: int) -> list[float]:
     """CPU seconds of each round, after one that does not count."""
     work()
     taken = []
@@ -127,6 +131,36 @@ def growth(profile: Profile, rounds: int) -> list[dict[str, Any]]:
     return rows
 
 
+def large_report(rounds: int) -> dict[str, Any]:
+    """The tool report alone, of a session with many calls and large results."""
+    line = "pod-{0} on node/worker-{1} is running, value={2}.{1} ip=10.0.{1}.7\n"
+    calls = [
+        ToolCall(
+            id=str(n),
+            server="kubernetes",
+            tool=f"tool-{n % 20}",
+            arguments={"name": f"pod-{n}"},
+            result="".join(line.format(n * 200 + k, k, n % 97) for k in range(200))[:10_000],
+            failure=None,
+            error=None,
+            duration_ms=None,
+            at_us=n,
+        )
+        for n in range(LARGE_CALLS)
+    ]
+    run = large_session(calls)
+    taken = statistics.median(seconds(lambda: tool_report(run, lambda *_: None), rounds))
+    megabytes = sum(len(call.result) for call in calls) / 1e6
+    return {"calls": len(calls), "mb": megabytes, "seconds": taken}
+
+
+def large_session(calls: list[ToolCall]) -> Session:
+    """The demo's session with these calls in its place."""
+    detail = parse(Detail, of_size(min(SIZES_KB)))
+    run = session(detail, final_analysis="pod-12 is broken", labels={})
+    return replace(run, stages=(replace(run.stages[0], steps=tuple(calls)),))
+
+
 def spread(values: Sequence[float]) -> dict[str, float]:
     return {"min": min(values), "median": statistics.median(values), "max": max(values)}
 
@@ -142,6 +176,7 @@ def main() -> None:
         "scorers": len(SCORERS),
         "throughput": throughput(profile, arguments.rounds),
         "growth": growth(profile, arguments.rounds),
+        "large_report": large_report(min(3, arguments.rounds)),
     }
     if arguments.json:
         json.dump(result, sys.stdout, indent=2)
@@ -160,6 +195,11 @@ def show(result: dict[str, Any]) -> None:
     for row in result["growth"]:
         table.add_row(f"{row['kb']:.0f}", f"{row['ms']:.1f}", f"{row.get('growth', 1):.2f}")
     out.print(table)
+    report = result["large_report"]
+    out.print(
+        f"Tool report of {report['calls']} calls with {report['mb']:.0f} MB of results: "
+        f"{report['seconds']:.2f} s CPU"
+    )
 
 
 if __name__ == "__main__":
