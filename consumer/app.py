@@ -17,18 +17,19 @@ from asyncpg import Pool
 from consumer import __version__, metrics
 from consumer.api.health import Health, api
 from consumer.api.server import Server
-from consumer.config import Config, JudgeConfig
+from consumer.config import Config
 from consumer.edges.history.tarsy_python import TarsyPythonHistory
 from consumer.edges.http import open_client
-from consumer.edges.judge.openai import OpenAIProvider
 from consumer.edges.kafka import Producer
 from consumer.edges.postgres import migrations
 from consumer.edges.postgres.connect import open_pool, place, translated
+from consumer.edges.postgres.spend import Spend
 from consumer.edges.postgres.store import Store
 from consumer.edges.prices import PriceList
 from consumer.errors import ConfigError, LoopDied, NotReachable
 from consumer.intake import Intake, IntakeSettings
-from consumer.judge import Judge
+from consumer.judge.panel import Judge
+from consumer.judges import open_judge, prices, refuse_unpriced
 from consumer.loops import Backoff, Heartbeat, Signal
 from consumer.outgoing import Addresses
 from consumer.pipeline import Patience, Pipeline, criteria_of
@@ -94,10 +95,10 @@ async def run(settings: Settings, config: Config, roles: frozenset[Role]) -> Non
     log.info("starting", version=__version__, roles=sorted(roles), owner=settings.owner)
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(_http_server(settings, health, lifecycle))
-        judge = await _open_judge(config, stack)
-        store = await _open_store(settings, config, judge, health, lifecycle, stack)
-        if store is not None:
-            parts = _Parts(settings, config, judge, store, health, lifecycle, stack)
+        known = prices(config)
+        refuse_unpriced(config, known)
+        if opened := await _open_store(settings, config, known, health, lifecycle, stack):
+            parts = _Parts(settings, config, known, opened, health, lifecycle, stack)
             await parts.run(roles)
     if lifecycle.failure is not None:
         raise lifecycle.failure
@@ -137,79 +138,65 @@ async def _serve(server: uvicorn.Server) -> None:
         raise ConfigError([f"HTTP_PORT: can't listen on {host}:{port}"]) from error
 
 
-async def _open_judge(config: Config, stack: contextlib.AsyncExitStack) -> Judge | None:
-    """The configured judge, with a client of its own; None where no provider is chosen."""
-    chosen = config.judge
-    if chosen is None:
-        return None
-    client = open_client(
-        chosen.provider.base_url,
-        timeout_s=chosen.provider.timeout_s,
-        headers={"authorization": f"Bearer {chosen.api_key}"} if chosen.api_key else {},
-    )
-    await stack.enter_async_context(client)
-    provider = OpenAIProvider(
-        client=client,
-        name=chosen.name,
-        model=chosen.model,
-        max_output_tokens=chosen.provider.max_output_tokens,
-    )
-    return Judge(provider=provider, prompts=config.prompts, prices=_prices(chosen))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Opened:
+    """What needs the database."""
 
-
-def _prices(judge: JudgeConfig | None) -> PriceList:
-    """The shipped price list, with the configured judge's own price where it has one."""
-    if judge is None or judge.provider.price is None:
-        return PriceList()
-    price = judge.provider.price
-    per_million = (price.input_per_million, price.output_per_million)
-    return PriceList(overrides={(judge.name, judge.model): per_million})
+    store: Store
+    spend: Spend
+    judge: Judge
 
 
 async def _open_store(
     settings: Settings,
     config: Config,
-    judge: Judge | None,
+    known: PriceList,
     health: Health,
     lifecycle: Lifecycle,
     stack: contextlib.AsyncExitStack,
-) -> Store | None:
+) -> _Opened | None:
     """Waits for Postgres and its schema; None where told to stop before.
 
     Raises ConfigError where waiting does not help.
     """
     backoff = Backoff("start", Heartbeat("start", limit_s=LOOP_SILENT_S))
-    pool = None
+    opened: _Opened | None = None
     health.not_ready("postgres", "not connected yet")
     while not lifecycle.stop.is_set():
         async with backoff.bear():
             try:
-                if pool is None:
-                    dsn = settings.database_url.get_secret_value()
-                    pool = await open_pool(dsn, size=settings.database_pool_size)
-                    stack.push_async_callback(_close_pool, pool)
-                store = await _ready_store(settings, config, judge, pool)
+                opened = opened or await _connect(settings, config, known, stack)
+                await _prepare(opened, config)
             except NotReachable as error:
                 health.not_ready("postgres", str(error))
                 raise
             health.ready("postgres")
-            return store
+            return opened
     return None
 
 
-async def _ready_store(
-    settings: Settings, config: Config, judge: Judge | None, pool: Pool[Any]
-) -> Store:
-    """The store, once the schema is there and knows our profiles and criteria."""
-    where = place(settings.database_url.get_secret_value())
-    with translated(where):
-        missing = await migrations.missing(pool)
+async def _connect(
+    settings: Settings, config: Config, known: PriceList, stack: contextlib.AsyncExitStack
+) -> _Opened:
+    dsn = settings.database_url.get_secret_value()
+    pool = await open_pool(dsn, size=settings.database_pool_size)
+    stack.push_async_callback(_close_pool, pool)
+    addresses = Addresses(source=settings.event_source, topics=settings.topics)
+    store = Store(pool, where=place(dsn), addresses=addresses)
+    spend = Spend(pool, where=place(dsn))
+    judge = await stack.enter_async_context(open_judge(config, spend, known))
+    return _Opened(store=store, spend=spend, judge=judge)
+
+
+async def _prepare(opened: _Opened, config: Config) -> None:
+    """Sees that the schema is there, and tells it our profiles and criteria."""
+    store = opened.store
+    with translated(store.where):
+        missing = await migrations.missing(store.pool)
     if missing:
         raise NotReachable(
-            f"the schema at {where} lacks {', '.join(missing)}: run `score-consumer migrate`"
+            f"the schema at {store.where} lacks {', '.join(missing)}: run `score-consumer migrate`"
         )
-    addresses = Addresses(source=settings.event_source, topics=settings.topics)
-    store = Store(pool, where=where, addresses=addresses)
     problems = []
     for profile in config.profiles:
         if not await store.register_profile(profile, by="config"):
@@ -217,10 +204,9 @@ async def _ready_store(
                 f"profile {profile.id}: version {profile.version} is stored with other content: "
                 "raise the version whenever a profile changes"
             )
-        await store.register_criteria(criteria_of(profile, judge))
+        await store.register_criteria(criteria_of(profile, opened.judge))
     if problems:
         raise ConfigError(problems)
-    return store
 
 
 async def _close_pool(pool: Pool[Any]) -> None:
@@ -236,8 +222,8 @@ class _Parts:
 
     settings: Settings
     config: Config
-    judge: Judge | None
-    store: Store
+    prices: PriceList
+    opened: _Opened
     health: Health
     lifecycle: Lifecycle
     stack: contextlib.AsyncExitStack
@@ -290,7 +276,7 @@ class _Parts:
                 stale_after_s=settings.kafka_stale_after_seconds,
                 session_timeout_s=settings.kafka_session_timeout_seconds,
             ),
-            store=self.store,
+            store=self.opened.store,
             stored=self._wake_both,
             heartbeat=self._heartbeat("intake", 2 * settings.kafka_stale_after_seconds),
             fail=self.lifecycle.fail,
@@ -310,9 +296,9 @@ class _Parts:
             history=TarsyPythonHistory(
                 client=client, labels=self.config.labels, max_bytes=settings.history_max_bytes
             ),
-            judge=self.judge,
-            prices=_prices(self.config.judge),
-            scores=self.store,
+            judge=self.opened.judge,
+            prices=self.prices,
+            scores=self.opened.store,
             profiles=self.config.profiles,
             enabled=self.config.enabled,
             patience=Patience(
@@ -328,7 +314,7 @@ class _Parts:
                 lease_s=settings.lease_seconds,
                 grace_s=settings.grace_seconds,
             ),
-            store=self.store,
+            store=self.opened.store,
             pipeline=pipeline,
             wake=self.request_accepted,
             outcome_stored=self.event_stored,
@@ -343,7 +329,7 @@ class _Parts:
         )
         self.stack.push_async_callback(producer.close)
         return Relay(
-            store=self.store,
+            store=self.opened.store,
             producer=producer,
             wake=self.event_stored,
             heartbeat=self._heartbeat("relay"),
@@ -369,11 +355,12 @@ class _Parts:
 
     async def _look(self, intake: Intake | None) -> None:
         try:
-            backlog = await self.store.backlog(self.settings.backlog_high_water + 1)
+            backlog = await self.opened.store.backlog(self.settings.backlog_high_water + 1)
         except NotReachable as error:
             self.health.not_ready("postgres", str(error))
             raise
         self.health.ready("postgres")
+        await self._look_at_judges()
         metrics.REQUESTS_PENDING.set(backlog.pending)
         metrics.REQUESTS_IN_PROGRESS.set(backlog.in_progress)
         metrics.OLDEST_PENDING_SECONDS.set(backlog.oldest_pending_s)
@@ -384,3 +371,14 @@ class _Parts:
             intake.check_alive()
             if intake.joined:
                 self.health.ready("kafka")
+
+    async def _look_at_judges(self) -> None:
+        """Their state as metrics; and the money of workers that vanished is freed."""
+        self.opened.judge.observe()
+        capped = [line.name for line in self.opened.judge.lines if line.account]
+        if capped:
+            await self.opened.spend.release_expired()
+            for day in await self.opened.spend.today(capped):
+                metrics.JUDGE_SPENT.labels(day.provider, "spent").set(day.spent_usd)
+                metrics.JUDGE_SPENT.labels(day.provider, "reserved").set(day.reserved_usd)
+                metrics.JUDGE_SPENT.labels(day.provider, "cap").set(day.cap_usd or 0.0)

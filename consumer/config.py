@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from consumer.errors import ConfigError
-from consumer.scoring.profile import Profile, ProfileInvalid, by_id, describe, parse_profile
+from consumer.scoring.profile import Profile, ProfileInvalid, Seat, by_id, describe, parse_profile
 from consumer.scoring.prompt import template_problems
 from consumer.substitution import SubstitutionError, substitute_in
 
@@ -30,16 +30,30 @@ class PriceOverride(_Strict):
 
 
 class ProviderConfig(_Strict):
-    """One judge of llm_providers.yaml."""
+    """One judge of llm_providers.yaml. Limits are this process's; the cap is all replicas'."""
 
-    type: Literal["openai"]
+    type: Literal["openai", "gemini", "anthropic"]
     base_url: str = Field(pattern=r"^https?://")
     api_key_env: str | None = None
     model: str = Field(min_length=1)
     context_window: int = Field(default=128_000, ge=1024)
     max_output_tokens: int = Field(default=8192, ge=256)
     timeout_s: float = Field(default=120, gt=0, le=600)
+    dialect: Literal["json_schema", "json_object", "none"] = "json_schema"
+    max_concurrency: int = Field(default=64, ge=1, le=4096)
+    requests_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    tokens_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    daily_cap_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     price: PriceOverride | None = None
+
+    @model_validator(mode="after")
+    def _answer_fits_context(self) -> Self:
+        if self.max_output_tokens * 2 > self.context_window:
+            raise ValueError(
+                f"max_output_tokens {self.max_output_tokens} leaves less than half of "
+                f"context_window {self.context_window} for the prompt"
+            )
+        return self
 
 
 class _Scoring(_Strict):
@@ -55,20 +69,23 @@ class _ScoringFile(_Strict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeConfig:
-    """The chosen judge. `api_key` never leaves the edge that sends it."""
+    """A provider that is used, and its models by seat, as profiles write them.
+
+    `api_key` never leaves the edge that sends it.
+    """
 
     name: str
     provider: ProviderConfig
-    model: str
+    models: Mapping[Seat, str]
     api_key: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What the files say, checked. `judge` is None where no provider is chosen."""
+    """What the files say, checked. No judges where no provider is chosen."""
 
     enabled: bool
-    judge: JudgeConfig | None
+    judges: tuple[JudgeConfig, ...]
     labels: Mapping[str, str]
     prompts: Mapping[str, str]
     profiles: tuple[Profile, ...]
@@ -83,12 +100,12 @@ def load(folder: Path, environment: Mapping[str, str]) -> Config:
     problems += _prompt_problems(prompts)
     profiles = load_profiles(folder / "profiles", problems)
     problems += _profile_problems(profiles, prompts)
-    judge = _judge(folder, scoring.scoring, environment, problems) if scoring else None
+    judges = _judges(folder, scoring.scoring, profiles, environment, problems) if scoring else ()
     if problems or scoring is None:
         raise ConfigError(problems)
     return Config(
         enabled=scoring.scoring.enabled,
-        judge=judge,
+        judges=judges,
         labels=scoring.labels,
         prompts=prompts,
         profiles=profiles,
@@ -203,27 +220,55 @@ def _profile_problems(profiles: tuple[Profile, ...], prompts: Mapping[str, Any])
     ]
 
 
-def _judge(
-    folder: Path, scoring: _Scoring, environment: Mapping[str, str], problems: list[str]
-) -> JudgeConfig | None:
-    """The chosen provider. The others' variables need not be set."""
+def _judges(
+    folder: Path,
+    scoring: _Scoring,
+    profiles: tuple[Profile, ...],
+    environment: Mapping[str, str],
+    problems: list[str],
+) -> tuple[JudgeConfig, ...]:
+    """The providers that are used. The others' variables need not be set."""
     raw = _read(folder / "llm_providers.yaml", problems)
-    chosen = scoring.llm_provider
-    if not chosen:
-        return None
-    if chosen not in raw:
-        problems.append(
-            f"SCORING_LLM_PROVIDER: {chosen!r} is not in llm_providers.yaml; "
-            f"there are: {', '.join(raw)}"
-        )
-        return None
-    name = f"llm_providers.yaml: {chosen}"
-    provider = _parse(ProviderConfig, name, raw[chosen], environment, problems)
+    used: dict[str, list[Seat]] = {}
+    for seat, place in _seats(profiles).items():
+        name = seat.provider or scoring.llm_provider
+        if name in raw:
+            used.setdefault(name, []).append(seat)
+        elif name and (seat.provider or seat == Seat()):
+            problems.append(
+                f"{place}: {name!r} is not in llm_providers.yaml; there are: {', '.join(raw)}"
+            )
+    judges = (
+        _judge(name, raw[name], seats, scoring, environment, problems)
+        for name, seats in used.items()
+    )
+    return tuple(judge for judge in judges if judge is not None)
+
+
+def _seats(profiles: tuple[Profile, ...]) -> dict[Seat, str]:
+    """Every judge that is named, the default one first, and the place that names it."""
+    named = {Seat(): "SCORING_LLM_PROVIDER"}
+    for profile in profiles:
+        for seat in profile.judge.seats if profile.needs_judge else ():
+            named.setdefault(seat, f"profile {profile.id}: judge.provider")
+    return named
+
+
+def _judge(
+    name: str,
+    raw: Any,
+    seats: list[Seat],
+    scoring: _Scoring,
+    environment: Mapping[str, str],
+    problems: list[str],
+) -> JudgeConfig | None:
+    place = f"llm_providers.yaml: {name}"
+    provider = _parse(ProviderConfig, place, raw, environment, problems)
     if provider is None:
         return None
     key = environment.get(provider.api_key_env, "") if provider.api_key_env else ""
     if provider.api_key_env and not key:
-        problems.append(f"{name}: api_key_env: {provider.api_key_env} is not set")
-    return JudgeConfig(
-        name=chosen, provider=provider, model=scoring.llm_model or provider.model, api_key=key
-    )
+        problems.append(f"{place}: api_key_env: {provider.api_key_env} is not set")
+    chosen = scoring.llm_model if name == scoring.llm_provider else ""
+    models = {seat: seat.model or chosen or provider.model for seat in seats}
+    return JudgeConfig(name=name, provider=provider, models=models, api_key=key)

@@ -11,7 +11,11 @@ ScoreConsumerError
     ├── Unavailable        may pass by itself: tried again until the request's deadline
     │   ├── HistoryUnavailable
     │   ├── JudgeUnavailable
-    │   │   └── JudgeRejected   our key or quota is refused: needs a human, so no quick retry
+    │   │   ├── JudgeRateLimited   we ask too often: `retry_after` tells when to come back
+    │   │   ├── JudgeOverloaded    it has too much to do: ask less of it
+    │   │   ├── JudgeNoAnswer      it took our request and gave no usable answer
+    │   │   ├── JudgeRejected      our key or quota is refused: needs a human, so no quick retry
+    │   │   └── JudgeHeld          it is not asked at all for now: its circuit breaker is open
     │   └── SessionNotCompleted
     └── Final              will not get better by waiting: answered at once
         ├── SessionNotFound
@@ -22,6 +26,7 @@ ScoreConsumerError
         ├── JudgeInvalidOutput
         ├── JudgeRefused
         ├── ContextOverflow
+        ├── BudgetExhausted    the day's spend cap is reached
         ├── ScoringDisabled
         └── InternalError
 """
@@ -87,6 +92,22 @@ class JudgeUnavailable(Unavailable):
     code = ErrorCode.JUDGE_UNAVAILABLE
 
 
+class JudgeRateLimited(JudgeUnavailable):
+    """The provider is well, but we ask more than it lets us."""
+
+
+class JudgeOverloaded(JudgeUnavailable):
+    """The provider is up, and has more to do than it can (503, 529)."""
+
+
+class JudgeNoAnswer(JudgeUnavailable):
+    """The provider took our request and gave no usable answer: it may have been billed."""
+
+
+class JudgeHeld(JudgeUnavailable):
+    """The provider is known to be unwell and is not asked; the request waits, and loses nothing."""
+
+
 class JudgeRejected(JudgeUnavailable):
     """The provider refuses our key or our quota is used up: permanent until someone mends it."""
 
@@ -135,6 +156,10 @@ class JudgeRefused(Final):
 
 class ContextOverflow(Final):
     code = ErrorCode.CONTEXT_OVERFLOW
+
+
+class BudgetExhausted(Final):
+    code = ErrorCode.BUDGET_EXHAUSTED
 
 
 class ScoringDisabled(Final):

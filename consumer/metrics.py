@@ -28,6 +28,10 @@ REQUESTS_RETRIED = Counter(
     "Attempts that ended in trouble that may pass, by error code; the request waits for another.",
     ["error_code"],
 )
+REQUESTS_HELD = Counter(
+    "scoring_requests_held_total",
+    "Requests put back, no attempt counted, because their judge is left alone.",
+)
 REQUEST_SECONDS = Histogram(
     "scoring_request_seconds",
     "From receiving a request to its answer being stored, waiting included.",
@@ -81,6 +85,39 @@ JUDGE_SECONDS = Histogram(
     ["provider", "result"],
     buckets=CALL_BUCKETS,
 )
+JUDGE_BREAKER = Gauge(
+    "scoring_judge_breaker_state",
+    "The provider's circuit breaker in this process: 0 closed, 1 half-open, 2 open.",
+    ["provider"],
+)
+JUDGE_BREAKER_OPENED = Counter(
+    "scoring_judge_breaker_opened_total", "Times that the circuit breaker opened.", ["provider"]
+)
+JUDGE_CONCURRENCY = Gauge(
+    "scoring_judge_concurrency_limit", "Calls at a time that this process makes.", ["provider"]
+)
+JUDGE_IN_FLIGHT = Gauge("scoring_judge_in_flight", "Calls under way.", ["provider"])
+JUDGE_WAITING = Gauge(
+    "scoring_judge_waiting",
+    "Calls that wait, by what for: slot (concurrency), requests or tokens (a minute's limit).",
+    ["provider", "limit"],
+)
+JUDGE_RATE_LEFT = Gauge(
+    "scoring_judge_rate_available",
+    "What of a minute's limit may pass at once, requests or tokens; below 0 it is a debt.",
+    ["provider", "limit"],
+)
+JUDGE_SPENT = Gauge(
+    "scoring_judge_spend_usd",
+    "USD of this UTC day over all replicas, by kind: spent, reserved, cap.",
+    ["provider", "kind"],
+)
+JUDGE_BUDGET_EXHAUSTED = Counter(
+    "scoring_judge_budget_exhausted_total", "Calls not made because of the spend cap.", ["provider"]
+)
+JUDGE_ELIDED = Counter(
+    "scoring_judge_elided_total", "Prompts that were shortened to fit the model's context."
+)
 JUDGE_TOKENS = Counter(
     "scoring_judge_tokens_total",
     "Tokens of judge calls, by direction: input, output.",
@@ -88,7 +125,7 @@ JUDGE_TOKENS = Counter(
 )
 JUDGE_COST = Counter("scoring_judge_cost_usd_total", "USD of judge calls whose price is known.")
 JUDGE_UNPRICED = Counter(
-    "scoring_judge_unpriced_total", "Verdicts whose cost is unknown: the model has no price."
+    "scoring_judge_unpriced_total", "Answers whose cost is unknown: the model has no price."
 )
 JUDGE_INVALID = Counter(
     "scoring_judge_invalid_answers_total",

@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 
 from consumer.errors import (
     AlreadyBeingScored,
+    BudgetExhausted,
     Final,
     InternalError,
-    JudgeNotConfigured,
+    JudgeHeld,
     NoMatchingProfile,
     ScoringDisabled,
     ScoringError,
@@ -19,8 +20,8 @@ from consumer.errors import (
     Unavailable,
 )
 from consumer.events import ID_NAMESPACE, ErrorCode
-from consumer.judge import Judge
-from consumer.ports import ClaimedRequest, History, Prices, Scores
+from consumer.judge.panel import Judge
+from consumer.ports import ClaimedRequest, Errand, History, Prices, Scores
 from consumer.scoring.aggregate import (
     Findings,
     JudgeView,
@@ -30,12 +31,15 @@ from consumer.scoring.aggregate import (
     look,
 )
 from consumer.scoring.criteria import Criteria, criteria
+from consumer.scoring.inputs import Inputs
+from consumer.scoring.judgement import Judgement, view_of
 from consumer.scoring.profile import Profile, by_id, select
-from consumer.scoring.score import Judgement, Score, new_score
+from consumer.scoring.score import Score, new_score
 from consumer.scoring.scorers.base import Subject, subject
 from consumer.scoring.session import Session
 from consumer.scoring.text import storable
 from consumer.scoring.tool_report import Price
+from consumer.scoring.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +76,14 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Not ours to do now: back to the queue, no attempt counted."""
+    """Not ours to do now: back to the queue, no attempt counted.
+
+    `held`: it needs a judge who is left alone. It is claimed again when that one is asked again,
+    and no deadline runs meanwhile.
+    """
 
     after_s: float
+    held: bool = False
 
 
 Outcome = Completed | Reused | Failed | Retry | Release
@@ -93,15 +102,17 @@ class Patience:
 
 
 BUSY_ELSEWHERE_S = 1.0
+# The last try comes right at the deadline, and shall be a real one.
+LEAST_TIME_FOR_JUDGE_S = 60.0
 MAX_MESSAGE = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Scores requests. `judge` is None where no provider is configured."""
+    """Scores requests."""
 
     history: History
-    judge: Judge | None
+    judge: Judge
     prices: Prices
     scores: Scores
     profiles: Sequence[Profile]
@@ -117,6 +128,8 @@ class Pipeline:
             return await self._score(request, now)
         except AlreadyBeingScored:
             return Release(BUSY_ELSEWHERE_S)
+        except JudgeHeld as error:
+            return Release(error.retry_after or BUSY_ELSEWHERE_S, held=True)
         except Unavailable as error:
             return after_trouble(request, error, now(), self.patience)
         except Final as error:
@@ -136,7 +149,7 @@ class Pipeline:
             price=session_price(session, self.prices),
             cost_usd=session_cost_usd(session, self.prices),
         )
-        total, judgement = await self._total(about, profile)
+        scored = await self._total(about, profile, self._errand(request, now()))
         return Completed(
             new_score(
                 score_id=uuid.uuid5(ID_NAMESPACE, f"score:{request.request_id}"),
@@ -145,8 +158,10 @@ class Pipeline:
                 subject=about,
                 profile=profile,
                 criteria_hash=criteria_.hash,
-                total=total,
-                judgement=judgement,
+                total=scored.total,
+                judgement=scored.judgement,
+                judge_skipped=scored.judge_skipped,
+                inputs=scored.inputs,
                 duration_ms=round((now() - request.claimed_at) / timedelta(milliseconds=1)),
             )
         )
@@ -174,21 +189,59 @@ class Pipeline:
             )
         return profile
 
-    async def _total(self, subject: Subject, profile: Profile) -> tuple[Total, Judgement | None]:
+    def held_profiles(self) -> frozenset[str]:
+        """Ids of profiles that can't be scored by now; "" where none can that a label selects."""
+        held = {p.id for p in self.profiles if p.needs_judge and self.judge.held(p)}
+        return frozenset(held | {""} if held.issuperset(p.id for p in self.profiles) else held)
+
+    def _errand(self, request: ClaimedRequest, now: datetime) -> Errand:
+        """Who asks the judge, and how long: what is left of the deadline, or all of it."""
+        deadline = request.deadline_at
+        left_s = (deadline - now).total_seconds() if deadline else self.patience.deadline_s
+        return Errand(
+            request_id=request.request_id,
+            lease_token=request.lease_token,
+            left_s=max(left_s, LEAST_TIME_FOR_JUDGE_S),
+        )
+
+    async def _total(self, subject: Subject, profile: Profile, errand: Errand) -> _Scored:
         """The total; rules and gates first, for what they refuse is not paid for."""
         findings = look(profile, subject)
-        judgement = None
-        if profile.needs_judge and (findings.refused is None or profile.judge_anyway):
-            judgement = await self._ask_judge(subject, profile)
-        return combine(profile, findings, judgement), judgement
-
-    async def _ask_judge(self, subject: Subject, profile: Profile) -> Judgement:
-        if self.judge is None:
-            raise JudgeNotConfigured(
-                f"profile {profile.id!r} needs a judge and no LLM provider is configured: "
-                "set SCORING_LLM_PROVIDER"
+        if not profile.needs_judge or (findings.refused and not profile.judge_anyway):
+            return _Scored(total=combine(profile, findings, None))
+        try:
+            judgement, inputs = await self.judge.judge(
+                subject,
+                profile,
+                total_of=lambda verdict: total_alone(profile, findings, verdict),
+                errand=errand,
             )
-        return await self.judge.judge(subject, profile)
+        except BudgetExhausted as error:
+            return _by_rules_only(profile, findings, error)
+        return _Scored(
+            total=combine(profile, findings, judgement), judgement=judgement, inputs=inputs
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scored:
+    """A total and where it came from."""
+
+    total: Total
+    judgement: Judgement | None = None
+    inputs: Inputs | None = None
+    judge_skipped: str | None = None
+
+
+def _by_rules_only(profile: Profile, findings: Findings, error: BudgetExhausted) -> _Scored:
+    """What the rules say, where the profile wants that and they say anything."""
+    if profile.judge.on_budget_exhausted == "fail":
+        raise error
+    try:
+        total = aggregate(profile, findings, None, unasked="the spend cap is reached")
+    except NothingToScore:
+        raise error from None
+    return _Scored(total=total, judge_skipped=error.code.value)
 
 
 def session_price(session: Session, prices: Prices) -> Price:
@@ -214,23 +267,22 @@ def session_cost_usd(session: Session, prices: Prices) -> float | None:
     return sum(known) if costs and len(known) == len(costs) else None
 
 
-def criteria_of(profile: Profile, judge: Judge | None) -> Criteria:
+def criteria_of(profile: Profile, judge: Judge) -> Criteria:
     """The criteria of this profile with this judge, if it asks one at all."""
-    settings = judge.settings(profile) if judge and profile.needs_judge else None
-    return criteria(profile, settings)
+    return criteria(profile, judge.settings(profile) if profile.needs_judge else None)
 
 
 def combine(profile: Profile, findings: Findings, judgement: Judgement | None) -> Total:
-    """Findings and verdict as one total. Raises InternalError where nothing applies."""
-    view = None
-    if judgement is not None:
-        verdict = judgement.verdict
-        view = JudgeView(
-            points=verdict.points,
-            total=verdict.total_score,
-            breakdown=verdict.score_breakdown,
-            disqualifier=verdict.disqualifier_triggered,
-        )
+    """Findings and verdicts as one total. Raises InternalError where nothing applies."""
+    return _total(profile, findings, judgement.view if judgement else None)
+
+
+def total_alone(profile: Profile, findings: Findings, verdict: Verdict) -> int:
+    """What the total would be with this verdict alone."""
+    return _total(profile, findings, view_of(verdict)).total
+
+
+def _total(profile: Profile, findings: Findings, view: JudgeView | None) -> Total:
     try:
         return aggregate(profile, findings, view)
     except NothingToScore as error:

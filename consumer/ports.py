@@ -63,6 +63,33 @@ class Provider(Protocol):
         """One call. Raises JudgeUnavailable, JudgeRefused, ContextOverflow or InternalError."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """On whose behalf a judge is asked: a request under its lease, with so many seconds left."""
+
+    request_id: UUID
+    lease_token: UUID
+    left_s: float
+
+
+class Spend(Protocol):
+    """The accounts of what judges cost, a provider and a UTC day each."""
+
+    async def reserve(
+        self,
+        *,
+        provider: str,
+        cap_usd: float,
+        amount_usd: float,
+        request_id: UUID,
+        lease_token: UUID,
+    ) -> UUID | None:
+        """A reservation; None where it would pass the cap. Raises LeaseLost."""
+
+    async def settle(self, reservation_id: UUID, spent_usd: float) -> None:
+        """Books what was really spent, once, and frees what was reserved."""
+
+
 class Prices(Protocol):
     """What tokens cost."""
 

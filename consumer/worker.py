@@ -109,18 +109,28 @@ class Worker:
             raise self._failure
         try:
             await self._free_expired()
-            wanted = self._settings.slots - len(self._works)
+            wanted = self._wanted()
             return 0 < wanted == await self._claim(wanted)
         except NotReachable:
             # The others could not renew their leases either: they get the time to do it.
             self._spare_leases_until = monotonic() + self._settings.lease_s
             raise
 
+    def _wanted(self) -> int:
+        """How many requests to claim: one for each free slot, but a single one where it is to find
+        out if a judge is well again.
+        """
+        free = self._settings.slots - len(self._works)
+        return min(free, 1) if self._pipeline.judge.probing else free
+
     async def _claim(self, count: int) -> int:
         if not count:
             return 0
         requests = await self._store.claim(
-            count, owner=self._settings.owner, lease_s=self._settings.lease_s
+            count,
+            owner=self._settings.owner,
+            lease_s=self._settings.lease_s,
+            held=self._pipeline.held_profiles(),
         )
         for request in requests:
             task = asyncio.create_task(self._work(request))
@@ -226,8 +236,8 @@ class Worker:
                     message=message,
                     deadline_at=deadline_at,
                 )
-            case Release(after_s):
-                await self._store.put_back(request, after_s=after_s, count_attempt=False)
+            case Release(after_s, held):
+                await self._store.put_back(request, after_s=after_s, count_attempt=False, held=held)
             case _:
                 assert_never(outcome)
 
@@ -244,7 +254,10 @@ class Worker:
                 metrics.REQUESTS_RETRIED.labels(code.value).inc()
                 log.info("retry_later", error_code=code.value, error=message, after_s=after_s)
                 return
-            case Release():
+            case Release(_, held):
+                if held:
+                    metrics.REQUESTS_HELD.inc()
+                    log.info("judge_held")
                 return
             case _:
                 assert_never(outcome)
@@ -259,12 +272,6 @@ class Worker:
         metrics.SCORES.labels(score.profile_id).observe(score.total_score)
         if score.risk:
             metrics.QUALITY_RISKS.labels(score.profile_id).inc()
-        metrics.JUDGE_TOKENS.labels("input").inc(score.judge.input_tokens)
-        metrics.JUDGE_TOKENS.labels("output").inc(score.judge.output_tokens)
-        if score.judge.cost_usd is not None:
-            metrics.JUDGE_COST.inc(score.judge.cost_usd)
-        elif score.judge.provider is not None:
-            metrics.JUDGE_UNPRICED.inc()
 
     def _lost(self, request: ClaimedRequest) -> None:
         metrics.LEASES_LOST.inc()

@@ -62,10 +62,12 @@ FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::text[], $5::bytea[], $6::te
     AS event (event_id, topic, key, type, payload, headers);
 
 -- name: claim
--- Takes up to $1 due requests, the most urgent first, under a lease of $3 seconds for owner $2.
+-- Takes up to $1 due requests, the most urgent first, under a lease of $3 seconds for owner $2; none
+-- of the profiles $4, whose judge is left alone ('': not known yet).
 WITH due AS (
     SELECT request_id FROM score_requests
     WHERE state = 'pending' AND coalesced_into IS NULL AND next_attempt_at <= now()
+        AND coalesce(profile_id, scoring_profile_id, '') <> ALL ($4::text[])
     ORDER BY priority DESC, next_attempt_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED
@@ -106,17 +108,19 @@ WHERE request_id = $1 AND lease_token = $2 AND state = 'in_progress'
 RETURNING force_rescore;
 
 -- name: current_score
--- The current score of a session by a profile, where it was made under these criteria.
+-- The current score of a session by a profile, where it was made under these criteria, in full.
 SELECT * FROM score_cards
-WHERE session_id = $1 AND judge_profile_id = $2 AND is_current AND criteria_hash = $3;
+WHERE session_id = $1 AND judge_profile_id = $2 AND is_current AND criteria_hash = $3
+    AND judge_skipped IS NULL;
 
 -- name: put_back
--- Returns our request to the queue for $3 seconds; $7 takes the attempt back (none was made).
+-- Returns our request to the queue for $3 seconds; $7 takes the attempt back (none was made). $8: its
+-- judge is left alone; its profile is kept for the claim, and no deadline runs.
 UPDATE score_requests
 SET state = 'pending', next_attempt_at = now() + make_interval(secs => $3),
     error_code = coalesce($4, error_code), error_message = coalesce($5, error_message),
-    deadline_at = coalesce($6, deadline_at), attempt = attempt - $7,
-    scoring_profile_id = NULL, lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL
+    deadline_at = CASE WHEN NOT $8 THEN coalesce($6, deadline_at) END, attempt = attempt - $7,
+    scoring_profile_id = CASE WHEN $8 THEN scoring_profile_id END, lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL
 WHERE request_id = $1 AND lease_token = $2 AND state = 'in_progress'
 RETURNING request_id;
 
@@ -147,16 +151,18 @@ WITH score AS (
         weakest_criteria, judge_provider, judge_model, judge_samples, judge_input_tokens,
         judge_output_tokens, judge_cost_usd, samples, injection_suspected, agent, agent_model,
         agent_provider, classification_label, session_total_tokens, session_cost_usd,
-        session_duration_ms, scored_triggered_by, duration_ms, ranking, tool_report)
+        session_duration_ms, scored_triggered_by, duration_ms, ranking, tool_report, judge_skipped,
+        elision, injection_flags)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
-        $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37)
+        $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37,
+        $38, $39, $40)
     RETURNING score_id
 ), tools AS (
     INSERT INTO score_missing_tools (score_id, tool_name, rationale, availability)
     SELECT score_id, tool_name, rationale, availability
-    FROM score, jsonb_to_recordset($38::jsonb) AS t (tool_name text, rationale text, availability text)
+    FROM score, jsonb_to_recordset($41::jsonb) AS t (tool_name text, rationale text, availability text)
 ), given AS (
-    SELECT * FROM jsonb_to_recordset($39::jsonb)
+    SELECT * FROM jsonb_to_recordset($42::jsonb)
         AS a (position integer, name text, description text, steps jsonb)
 ), approaches AS (
     INSERT INTO score_alternative_approaches (score_id, position, name, description)
@@ -167,6 +173,28 @@ INSERT INTO score_alternative_approach_steps (approach_id, step_order, step_desc
 SELECT approaches.id, step.ordinality, step.text
 FROM approaches JOIN given ON given.position = approaches.position,
     jsonb_array_elements_text(given.steps) WITH ORDINALITY AS step (text, ordinality);
+
+-- name: keep_inputs
+-- Keeps what judges were shown under its SHA-256.
+INSERT INTO judge_inputs (sha256, content) VALUES ($1, $2)
+ON CONFLICT (sha256) DO UPDATE SET used_at = now();
+
+-- name: inputs
+-- What judges were shown.
+SELECT content FROM judge_inputs WHERE sha256 = $1;
+
+-- name: prune_inputs
+-- Deletes what judges were shown, where it was last used more than $1 days ago; up to $2 rows.
+DELETE FROM judge_inputs WHERE sha256 IN (
+    SELECT sha256 FROM judge_inputs WHERE used_at < now() - make_interval(days => $1) LIMIT $2);
+
+-- name: score_by_id
+-- One score, with tools, approaches and steps.
+SELECT * FROM score_cards WHERE score_id = $1;
+
+-- name: criteria_by_hash
+-- What scores under this hash were made by.
+SELECT criteria_content FROM scoring_criteria_definitions WHERE criteria_hash = $1;
 
 -- name: lock_unfinished
 -- Holds a request that is not finished yet, whoever works on it.
@@ -253,3 +281,98 @@ SELECT * FROM score_requests WHERE session_id = $1 ORDER BY received_at DESC LIM
 -- name: session_current_scores
 -- A session's current scores, one a profile, with all that belongs to them.
 SELECT * FROM score_cards WHERE session_id = $1 AND is_current ORDER BY scored_at DESC;
+
+-- name: reserve_spend
+-- Reserves $3 USD of provider $1's day under cap $2, for request $4 under lease $5; answers whether
+-- the lease is ours, and the reservation where there was room. Who comes second to the day's row
+-- sees what the first has reserved.
+WITH lease AS (
+    SELECT FROM score_requests
+    WHERE request_id = $4::uuid AND lease_token = $5::uuid AND state = 'in_progress'
+), room AS (
+    INSERT INTO judge_spend AS known (day, provider, cap_usd, reserved_usd)
+    SELECT (now() AT TIME ZONE 'UTC')::date, $1::text, $2::numeric, $3::numeric
+    FROM lease WHERE $3::numeric <= $2::numeric
+    ON CONFLICT (day, provider) DO UPDATE
+    SET cap_usd = excluded.cap_usd, reserved_usd = known.reserved_usd + excluded.reserved_usd
+    WHERE known.spent_usd + known.reserved_usd + excluded.reserved_usd <= excluded.cap_usd
+    RETURNING day
+), made AS (
+    INSERT INTO judge_reservations
+        (reservation_id, day, provider, request_id, lease_token, amount_usd)
+    SELECT gen_random_uuid(), day, $1::text, $4::uuid, $5::uuid, $3::numeric FROM room
+    RETURNING reservation_id
+)
+SELECT EXISTS (SELECT FROM lease) AS leased, (SELECT reservation_id FROM made) AS reservation_id;
+
+-- name: keep_cap
+-- Notes the cap $2 that refused a reservation of provider $1 today, for those who look.
+INSERT INTO judge_spend AS known (day, provider, cap_usd)
+VALUES ((now() AT TIME ZONE 'UTC')::date, $1::text, $2::numeric)
+ON CONFLICT (day, provider) DO UPDATE SET cap_usd = excluded.cap_usd
+WHERE known.cap_usd <> excluded.cap_usd;
+
+-- name: settle_spend
+-- Books $2 USD for reservation $1 on its day, once, and gives back what is still reserved for it;
+-- answers whether there is such a reservation.
+WITH settled AS (
+    UPDATE judge_reservations SET settled_at = now(), spent_usd = $2::numeric
+    WHERE reservation_id = $1::uuid AND settled_at IS NULL
+    RETURNING day, provider, CASE WHEN released_at IS NULL THEN amount_usd ELSE 0 END AS held_usd
+), booked AS (
+    UPDATE judge_spend known
+    SET spent_usd = known.spent_usd + $2::numeric, reserved_usd = known.reserved_usd - held_usd
+    FROM settled WHERE known.day = settled.day AND known.provider = settled.provider
+)
+SELECT EXISTS (SELECT FROM judge_reservations WHERE reservation_id = $1::uuid);
+
+-- name: release_reservations
+-- Gives back what is reserved under leases that have ended; answers how many reservations. Like
+-- everyone here it locks reservations before days, and days in one order: nobody waits in a circle.
+WITH ended AS (
+    SELECT reservation_id FROM judge_reservations held
+    WHERE released_at IS NULL AND settled_at IS NULL AND NOT EXISTS (
+        SELECT FROM score_requests r
+        WHERE r.request_id = held.request_id AND r.lease_token = held.lease_token
+            AND r.state = 'in_progress' AND r.lease_expires_at >= now())
+    LIMIT 1000
+    FOR UPDATE SKIP LOCKED
+), released AS (
+    UPDATE judge_reservations SET released_at = now()
+    WHERE reservation_id = ANY (ARRAY(SELECT reservation_id FROM ended))
+    RETURNING day, provider, amount_usd
+), freed AS (
+    SELECT day, provider, sum(amount_usd) AS usd FROM released GROUP BY day, provider
+), days AS (
+    SELECT day, provider, usd FROM judge_spend JOIN freed USING (day, provider)
+    ORDER BY day, provider
+    FOR UPDATE OF judge_spend
+), booked AS (
+    UPDATE judge_spend known SET reserved_usd = known.reserved_usd - days.usd
+    FROM days WHERE known.day = days.day AND known.provider = days.provider
+)
+SELECT count(*) FROM released;
+
+-- name: spend_today
+-- What each of these providers may cost, did cost and is reserved to cost on this UTC day.
+SELECT asked.provider, cap_usd, coalesce(spent_usd, 0) AS spent_usd,
+    coalesce(reserved_usd, 0) AS reserved_usd
+FROM unnest($1::text[]) AS asked (provider)
+LEFT JOIN judge_spend known
+    ON known.provider = asked.provider AND known.day = (now() AT TIME ZONE 'UTC')::date;
+
+-- name: prune_reservations
+-- Deletes up to $2 reservations of days more than $1 days ago; not those that are still held.
+DELETE FROM judge_reservations WHERE reservation_id IN (
+    SELECT reservation_id FROM judge_reservations
+    WHERE day < (now() AT TIME ZONE 'UTC')::date - $1::integer
+        AND (released_at IS NOT NULL OR settled_at IS NOT NULL)
+    ORDER BY day LIMIT $2
+    FOR UPDATE SKIP LOCKED
+);
+
+-- name: prune_spend
+-- Deletes the days more than $1 days ago that no reservation belongs to any more.
+DELETE FROM judge_spend known
+WHERE day < (now() AT TIME ZONE 'UTC')::date - $1::integer AND NOT EXISTS (
+    SELECT FROM judge_reservations r WHERE r.day = known.day AND r.provider = known.provider);

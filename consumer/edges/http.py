@@ -10,6 +10,10 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 
+# Longer than any deadline; a server's absurd wish must not become an absurd number.
+LONGEST_RETRY_AFTER_S = 86_400.0
+
+
 def open_client(
     base_url: str, *, timeout_s: float, headers: Mapping[str, str]
 ) -> httpx.AsyncClient:
@@ -32,10 +36,11 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     value = headers.get("retry-after", "").strip()
     if not value:
         return None
-    if value.isdigit():
-        return float(value)
+    if value.isascii() and value.isdigit():
+        return min(float(value), LONGEST_RETRY_AFTER_S)
     try:
         at = parsedate_to_datetime(value)
     except ValueError:
         return None
-    return max(0.0, (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+    wait_s = (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    return min(max(0.0, wait_s), LONGEST_RETRY_AFTER_S)

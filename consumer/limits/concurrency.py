@@ -25,14 +25,20 @@ class Slot:
 class AdaptiveConcurrency:
     """At most `limit` calls at a time, from 1 to `ceiling`; it starts at `start`, or the ceiling.
 
-    `limit` successes, one round of calls, raise it by one; congestion (429, overload) halves it. A
-    call from before the last halving neither raises nor halves it: it was made under another limit,
-    and all calls of one round usually fail together. After a halving no call starts until enough
-    have ended. Calls are let in as they came.
+    A round is as many calls as the limit. If more than a share of `tolerance` of it meet congestion
+    (429, overload), the limit is halved at once; a round that ends without raises it by one. A call
+    from before the last halving does neither: it was made under another limit, and all calls of one
+    round usually fail together. After a halving no call starts until enough have ended. Calls are
+    let in as they came.
+
+    Why a tolerance: some providers turn away a few calls whatever the load. To halve at each of
+    them would hold the limit near sqrt(2 / share): 4 calls at a time where a tenth is turned away.
     """
 
-    def __init__(self, ceiling: int, *, start: int | None = None) -> None:
+    def __init__(self, ceiling: int, *, start: int | None = None, tolerance: float = 0.0) -> None:
         self.limit = ceiling if start is None else start
+        self._tolerance = tolerance
+        self._congestions = 0
         self.in_flight = 0
         self._ceiling = ceiling
         self._turns = Turns()
@@ -70,13 +76,20 @@ class AdaptiveConcurrency:
         if halvings != self._halvings:
             return
         self._successes += 1
-        if self._successes >= self.limit:
-            self._successes = 0
-            self.limit = min(self.limit + 1, self._ceiling)
+        self._end_round()
 
     def _congested(self, halvings: int) -> None:
         if halvings != self._halvings:
             return
+        self._congestions += 1
+        if self._congestions <= self._tolerance * self.limit:
+            self._end_round()
+            return
         self._halvings += 1
-        self._successes = 0
+        self._successes = self._congestions = 0
         self.limit = max(self.limit // 2, 1)
+
+    def _end_round(self) -> None:
+        if self._successes + self._congestions >= self.limit:
+            self._successes = self._congestions = 0
+            self.limit = min(self.limit + 1, self._ceiling)

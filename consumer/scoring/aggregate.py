@@ -20,7 +20,6 @@ from consumer.scoring.scorers.base import Measured, NotApplicable, Place, Result
 from consumer.scoring.session import ToolCall
 
 RULE_CONFIDENCE = 0.9
-ONE_SAMPLE_CONFIDENCE = 0.6
 WEAKEST_SHOWN = 3
 RANKING_DIGITS = 4
 
@@ -64,11 +63,11 @@ class Findings:
 class JudgeView:
     """What the judge said, as far as totals go. `total` is set for profiles without criteria."""
 
-    points: Mapping[str, int]
-    total: int | None = None
+    points: Mapping[str, Exact]
+    total: Exact | None = None
     breakdown: Mapping[str, int] | None = None
     disqualifier: str | None = None
-    confidence: float = ONE_SAMPLE_CONFIDENCE
+    confidence: float = 0.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +160,17 @@ def _disqualifier(profile: Profile, subject: Subject) -> str | None:
     return None
 
 
-def aggregate(profile: Profile, findings: Findings, judge: JudgeView | None) -> Total:
+def aggregate(
+    profile: Profile,
+    findings: Findings,
+    judge: JudgeView | None,
+    *,
+    unasked: str = "rules only",
+) -> Total:
     """The total. A disqualified session, or one behind a failed gate, gets the scale's minimum.
 
-    Raises NothingToScore where no criterion applies, with the reasons.
+    `unasked` is why there is no judge's word, where the rules are not the reason. Raises
+    NothingToScore where no criterion applies, with the reasons.
     """
     if judge is not None and judge.total is not None:
         lines = tuple(
@@ -173,7 +179,8 @@ def aggregate(profile: Profile, findings: Findings, judge: JudgeView | None) -> 
         )
         x = Fraction(judge.total, 100)
     else:
-        lines = tuple(_line(profile, c, findings, judge) for c in profile.criteria)
+        why = findings.refused or unasked
+        lines = tuple(_line(profile, c, findings, judge, why) for c in profile.criteria)
         x = None
     disqualifier = findings.disqualifier or (judge.disqualifier if judge else None)
     refused = findings.refused is not None or disqualifier is not None
@@ -190,7 +197,11 @@ def aggregate(profile: Profile, findings: Findings, judge: JudgeView | None) -> 
 
 
 def _line(
-    profile: Profile, criterion: Criterion, findings: Findings, judge: JudgeView | None
+    profile: Profile,
+    criterion: Criterion,
+    findings: Findings,
+    judge: JudgeView | None,
+    unasked: str,
 ) -> CriterionScore:
     """The mean of those of the criterion's scorers that apply."""
     results = findings.results.get(criterion.id, ())
@@ -202,7 +213,7 @@ def _line(
             points = Fraction(judge.points[criterion.id], criterion.max_points)
             shares.append((points, judge.confidence))
         else:
-            reasons.append(f"the judge was not asked ({findings.refused or 'rules only'})")
+            reasons.append(f"the judge was not asked ({unasked})")
     if not shares:
         return CriterionScore(
             id=criterion.id,

@@ -17,10 +17,12 @@ SCORING_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSettings:
-    """What about the judge can change a score. Keys, URLs, limits and timeouts can't."""
+    """What about the judges can change a score. Keys, URLs, limits and timeouts can't.
 
-    provider: str
-    model: str
+    `seats`: (provider, model) of each judge.
+    """
+
+    seats: tuple[tuple[str, str], ...]
     prompt: str
     temperature: float
     samples: int = 1
@@ -42,8 +44,7 @@ def criteria(profile: Profile, judge: JudgeSettings | None) -> Criteria:
     }
     if judge is not None:
         content["judge"] = {
-            "provider": judge.provider,
-            "model": judge.model,
+            "seats": [{"provider": name, "model": model} for name, model in judge.seats],
             "prompt": judge.prompt,
             "temperature": judge.temperature,
             "samples": judge.samples,

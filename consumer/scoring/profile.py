@@ -199,10 +199,45 @@ class Scale(_Strict):
         return self
 
 
-class JudgeChoice(_Strict):
-    """How a profile asks the judge."""
+class Seat(_Strict):
+    """One judge: a provider's name in the configuration, and its model. Empty: the default."""
+
+    provider: str = Field(default="", max_length=64)
+    model: str = Field(default="", max_length=255)
+
+
+class JudgeChoice(Seat):
+    """How a profile asks the judge: one provider and model, or a panel of several."""
 
     prompt: PromptName = "judge_prompt"
+    samples: int = Field(default=1, ge=1, le=10, description="answers asked of each judge")
+    panel: tuple[Seat, ...] = Field(default=(), max_length=5)
+    adaptive_within: float | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description="ask for more than one answer only where the first one's total is within "
+        "this distance of quality_risk_threshold",
+    )
+    min_verified_quotes: float = Field(
+        default=0, ge=0, le=1, description="share below which an answer is not accepted"
+    )
+    on_budget_exhausted: Literal["rules_only", "fail"] = "fail"
+
+    @model_validator(mode="after")
+    def _panel_or_seat(self) -> Self:
+        if self.panel and (self.provider or self.model):
+            raise ValueError("panel: provider and model belong to each of its members")
+        if len(set(self.panel)) < len(self.panel):
+            raise ValueError("panel: its members must differ; give samples for more answers")
+        if self.adaptive_within is not None and self.samples * len(self.seats) == 1:
+            raise ValueError("adaptive_within: needs samples or a panel to choose from")
+        return self
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        """Who judges: the panel, or the one judge."""
+        return self.panel or (Seat(provider=self.provider, model=self.model),)
 
 
 class Profile(_Strict):
@@ -300,11 +335,8 @@ def _profile_problem(problem: Any) -> str:
     text = describe(problem)
     if problem["type"] != "extra_forbidden":
         return text
-    model = _MODELS.get(
-        next((part for part in problem["loc"][:-1] if part in _MODELS), ""), Profile
-    )
-    if "scorers" in problem["loc"][:-1]:
-        model = ScorerUse
+    inside = [part for part in problem["loc"][:-1] if part in _MODELS]
+    model = _MODELS[inside[-1]] if inside else Profile
     return f"{text}; allowed: {', '.join(model.model_fields)}"
 
 
@@ -319,9 +351,11 @@ def describe(problem: Any) -> str:
 
 _MODELS: Mapping[Any, type[BaseModel]] = {
     "criteria": Criterion,
+    "scorers": ScorerUse,
     "gates": Gate,
     "scale": Scale,
     "judge": JudgeChoice,
+    "panel": Seat,
 }
 
 

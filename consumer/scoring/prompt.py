@@ -60,7 +60,7 @@ def _values(
 ) -> Mapping[str, str]:
     session = subject.session
     return {
-        "SESSION_CONVERSATION": fence("TRANSCRIPT", nonce, transcript.text),
+        "SESSION_CONVERSATION": _conversation(transcript, nonce),
         "ALERT_DATA": fence("ALERT", nonce, encode(dict(session.alert_data))),
         "AVAILABLE_TOOLS": fence("TOOLS", nonce, tools_text(session.available_tools)),
         "FINAL_ANALYSIS": fence("FINAL ANALYSIS", nonce, encode(session.final_analysis)),
@@ -69,6 +69,12 @@ def _values(
         "CRITERIA": criteria_text(profile),
         "OUTPUT_SCHEMA": json.dumps(output_schema(profile), indent=1),
     }
+
+
+def _conversation(transcript: Transcript, nonce: str) -> str:
+    """The fenced transcript. What the program has to say of it stands before the fence."""
+    fenced = fence("TRANSCRIPT", nonce, transcript.text)
+    return f"{transcript.note}\n{fenced}" if transcript.note else fenced
 
 
 def tool_report_text(report: ToolReport) -> str:

@@ -8,27 +8,14 @@ from typing import Any
 from uuid import UUID
 
 from consumer.scoring.aggregate import RiskReason, Total
+from consumer.scoring.injection import flags as injection_flags
+from consumer.scoring.inputs import Inputs
+from consumer.scoring.judgement import Judgement, Sample, total_cost_usd
 from consumer.scoring.profile import Method, Profile
 from consumer.scoring.scorers.base import Subject
 from consumer.scoring.session import Session
 from consumer.scoring.text import storable, storable_json
-from consumer.scoring.verdict import Approach, MissingTool, Verdict
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """A verdict and what it took: tokens and USD over all calls made for it, retries included."""
-
-    verdict: Verdict
-    provider: str
-    model: str
-    samples: int
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float | None
-    nonce: str
-    prompt_sha256: str
+from consumer.scoring.verdict import Approach, MissingTool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +45,10 @@ class SessionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """One row of session_scores with its children; `scored_at` is None until it is stored."""
+    """One row of session_scores with its children; `scored_at` is None until it is stored.
+
+    `inputs` are what the judge's prompts were rendered from, on their way to the store.
+    """
 
     score_id: UUID
     request_id: UUID
@@ -82,14 +72,18 @@ class Score:
     risk_threshold: float
     weakest: tuple[str, ...]
     judge: JudgeUsage
+    judge_skipped: str | None
     samples: tuple[dict[str, Any], ...]
+    elision: dict[str, Any] | None
     injection_suspected: bool
+    injection_flags: tuple[dict[str, Any], ...]
     facts: SessionFacts
     missing_tools: tuple[MissingTool, ...]
     approaches: tuple[Approach, ...]
     triggered_by: str
     duration_ms: int
     scored_at: datetime | None = None
+    inputs: Inputs | None = None
 
 
 def new_score(
@@ -103,9 +97,14 @@ def new_score(
     total: Total,
     judgement: Judgement | None,
     duration_ms: int,
+    judge_skipped: str | None = None,
+    inputs: Inputs | None = None,
 ) -> Score:
-    """The score that this scoring came to."""
+    """The score that this scoring came to. `judge_skipped`: why a judge was not asked who should
+    have been.
+    """
     verdict = judgement.verdict if judgement else None
+    elision = judgement.elision if judgement else None
     return Score(
         score_id=score_id,
         request_id=request_id,
@@ -116,7 +115,7 @@ def new_score(
         method=profile.method,
         total_score=total.total,
         breakdown=total.scores,
-        details=_details(total, verdict),
+        details=_details(total, judgement),
         reasoning=verdict.reasoning if verdict else None,
         confidence=total.confidence,
         ranking=total.ranking,
@@ -129,19 +128,24 @@ def new_score(
         risk_threshold=profile.quality_risk_threshold,
         weakest=total.weakest,
         judge=_usage(judgement),
+        judge_skipped=judge_skipped,
         samples=_samples(judgement),
-        injection_suspected=verdict.injection_suspected if verdict else False,
+        elision=elision.as_json() if elision else None,
+        injection_suspected=judgement.injection_suspected if judgement else False,
+        injection_flags=_flags(subject.session) if judgement else (),
         facts=_facts(subject.session, subject.cost_usd),
-        missing_tools=verdict.missing_tools if verdict else (),
-        approaches=verdict.approaches if verdict else (),
+        missing_tools=judgement.missing_tools if judgement else (),
+        approaches=judgement.approaches if judgement else (),
         triggered_by=triggered_by,
         duration_ms=duration_ms,
+        inputs=inputs,
     )
 
 
-def _details(total: Total, verdict: Verdict | None) -> tuple[dict[str, Any], ...]:
+def _details(total: Total, judgement: Judgement | None) -> tuple[dict[str, Any], ...]:
     """The breakdown with its weights, the reasons for what was left out, and the evidence."""
-    judged = verdict.criteria if verdict else {}
+    judged = judgement.verdict.criteria if judgement else {}
+    spread = judgement.spread if judgement else {}
     details = []
     for line in total.breakdown:
         entry: dict[str, Any] = {"id": line.id, "weight": line.weight, "score": line.score}
@@ -149,40 +153,58 @@ def _details(total: Total, verdict: Verdict | None) -> tuple[dict[str, Any], ...
             entry["not_applicable"] = storable(line.not_applicable)
         if line.places:
             entry["places"] = storable_json([asdict(place) for place in line.places])
+        if line.id in spread:
+            entry["points_sd"] = round(spread[line.id], 4)
         if said := judged.get(line.id):
             entry["reasoning"] = said.reasoning
-            entry["evidence"] = [
-                {"step": e.step, "quote": e.quote, "verified": e.verified} for e in said.evidence
-            ]
+            entry["evidence"] = [asdict(evidence) for evidence in said.evidence]
         details.append(entry)
     return tuple(details)
 
 
 def _usage(judgement: Judgement | None) -> JudgeUsage:
+    """Of a panel the first judge is named; `samples` tells of each."""
     if judgement is None:
         return JudgeUsage()
+    samples = judgement.samples
     return JudgeUsage(
-        provider=judgement.provider,
-        model=judgement.model,
-        samples=judgement.samples,
-        input_tokens=judgement.input_tokens,
-        output_tokens=judgement.output_tokens,
-        cost_usd=judgement.cost_usd,
+        provider=samples[0].provider,
+        model=samples[0].model,
+        samples=len(samples),
+        input_tokens=sum(sample.input_tokens for sample in samples),
+        output_tokens=sum(sample.output_tokens for sample in samples),
+        cost_usd=total_cost_usd(samples),
     )
 
 
 def _samples(judgement: Judgement | None) -> tuple[dict[str, Any], ...]:
     if judgement is None:
         return ()
-    return (
-        {
-            "points": judgement.verdict.points or judgement.verdict.score_breakdown,
-            "calls": judgement.calls,
-            "verified_quotes": judgement.verdict.verified_share,
-            "nonce": judgement.nonce,
-            "prompt_sha256": judgement.prompt_sha256,
-        },
-    )
+    pairs = zip(judgement.samples, judgement.totals, strict=True)
+    return tuple(_sample(sample, total) for sample, total in pairs)
+
+
+def _sample(sample: Sample, total: int) -> dict[str, Any]:
+    """What is kept of one sample, and what it takes to ask the same again."""
+    verdict = sample.verdict
+    return {
+        "provider": sample.provider,
+        "model": sample.model,
+        "total": total,
+        "points": verdict.points or verdict.score_breakdown,
+        "calls": sample.calls,
+        "verified_quotes": verdict.verified_share,
+        "nonce": sample.nonce,
+        "budget_tokens": sample.budget_tokens,
+        "correction": sample.correction,
+        "request_sha256": sample.request_sha256,
+        "inputs_sha256": sample.inputs_sha256,
+    }
+
+
+def _flags(session: Session) -> tuple[dict[str, Any], ...]:
+    """What in the session looks as if it was meant for the judge."""
+    return tuple(storable_json(asdict(flag)) for flag in injection_flags(session))
 
 
 def _facts(session: Session, cost_usd: float | None) -> SessionFacts:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from consumer.scoring.session import AvailableTool, Session, Stage, Step, ToolCall
@@ -23,30 +24,47 @@ _INVISIBLE = re.compile(
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 # JSON leaves these as they are, but many readers break the line at them.
-_LINE_BREAKS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+_LINE_BREAKS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 # Half a surrogate pair can't be encoded as UTF-8: the request would fail for one odd character.
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_WHITESPACE = re.compile(r"\s+")
+_JSON = json.JSONEncoder(ensure_ascii=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class NumberedStep:
-    """One line of the transcript; `search` is what a quote must occur in."""
+    """One line of the transcript, and the recorded texts behind it, which are always whole."""
 
     number: int
     line: str
-    search: str
+    texts: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the line, as UTF-8."""
+        return utf8_size(self.line)
+
+    @cached_property
+    def search(self) -> str:
+        """What a quote must occur in. Made when a quote is looked for: few steps are quoted."""
+        # Judges quote either the text or its JSON form; both are the step's own words.
+        return fold(visible("\n".join((*self.texts, self.line))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """All numbered steps, from 1."""
+    """All numbered steps, from 1. `note` tells the judge what the program left out, if anything."""
 
     steps: tuple[NumberedStep, ...]
+    note: str = ""
 
     @property
     def text(self) -> str:
         return "\n".join(step.line for step in self.steps)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the text, as UTF-8, without making it."""
+        return sum(step.size for step in self.steps) + max(0, len(self.steps) - 1)
 
     def quotes(self, number: int, quote: str) -> bool:
         """Whether the quote occurs in that step, white space folded. An empty one never does."""
@@ -56,40 +74,64 @@ class Transcript:
 
 def visible(text: str) -> str:
     """The text without zero-width, bidi-control and lone surrogate characters."""
-    return _LONE_SURROGATE.sub("\ufffd", _INVISIBLE.sub("", text))
+    if text.isascii():
+        return text
+    shown = _INVISIBLE.sub("", text)
+    try:
+        shown.encode()  # much quicker than to look for what it can't encode
+    except UnicodeEncodeError:
+        return _LONE_SURROGATE.sub("\ufffd", shown)
+    return shown
 
 
 def fold(text: str) -> str:
     """The text with every run of white space as one blank."""
-    return _WHITESPACE.sub(" ", text).strip()
+    return " ".join(text.split())
 
 
 def encode(value: Any) -> str:
     """One line of JSON that holds no invisible character and no line break of any kind."""
-    return visible(json.dumps(value, ensure_ascii=False)).translate(_LINE_BREAKS)
+    line = _JSON.encode(value)
+    if line.isascii():
+        return line
+    line = visible(line)
+    for character, escape in _LINE_BREAKS.items():
+        line = line.replace(character, escape)
+    return line
+
+
+def utf8_size(text: str) -> int:
+    """Bytes of the text as UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def transcript(session: Session) -> Transcript:
     """The numbered steps of all stages, in order."""
+    steps = (numbered(n, stage, step) for n, stage, step in staged_steps(session))
+    return Transcript(steps=tuple(steps))
+
+
+def staged_steps(session: Session) -> Iterator[tuple[int, Stage, Step]]:
+    """Every step with its number in the transcript and its stage, in order."""
     staged = ((stage, step) for stage in session.stages for step in stage.steps)
-    return Transcript(
-        steps=tuple(_numbered(n, stage, step) for n, (stage, step) in enumerate(staged, start=1))
-    )
+    return ((n, stage, step) for n, (stage, step) in enumerate(staged, start=1))
 
 
-def _numbered(number: int, stage: Stage, step: Step) -> NumberedStep:
+def numbered(
+    number: int, stage: Stage, step: Step, shown: Mapping[str, Any] | None = None
+) -> NumberedStep:
+    """A step's line. `shown`: what stands for a `text`, `result` or `error` that is not whole."""
     where = {"step": number, "stage": stage.name}
     if stage.parallel:
         where["parallel_agent"] = stage.agent
     if isinstance(step, ToolCall):
         content = _tool_call(step)
-        texts: Iterable[str] = (step.result, step.error or "", step.name)
+        texts: tuple[str, ...] = (step.result, step.error or "", step.name)
     else:
         content = {"kind": "message", "role": step.role, "text": step.text}
         texts = (step.text,)
-    line = encode({**where, **content})
-    # Judges quote either the text or its JSON form; both are the step's own words.
-    return NumberedStep(number=number, line=line, search=fold(visible("\n".join((*texts, line)))))
+    line = encode({**where, **content, **(shown or {})})
+    return NumberedStep(number=number, line=line, texts=texts)
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Evidence and reasoning come before numbers, so that a model reasons before it de
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -16,10 +17,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from consumer.scoring.profile import Criterion, Profile, describe
 from consumer.scoring.session import Session
 from consumer.scoring.text import storable_json
-from consumer.scoring.transcript import Transcript
+from consumer.scoring.transcript import Transcript, fold, visible
 
 SCHEMA_VERSION = 1
 MAX_APPROACHES = 3
+# Fewer letters and digits than this occur in nearly every step, so they show nothing.
+MIN_QUOTE_CHARACTERS = 4
+# What a judge is told of its wrong quotes: enough to find them again.
+TOLD_QUOTES = 5
+TOLD_CHARACTERS = 80
+
+# What a line of the transcript holds whatever was recorded: keys, its number, kind, role, stage.
+_FRAME = re.compile(
+    r'"?\b(?:step": \d+|(?:kind|role|stage|parallel_agent)": "[^"]*"?'
+    r'|(?:tool|arguments|result|text|failure|error)":)'
+)
 
 Availability = Literal["exists_unused", "exists_used", "does_not_exist", "unknown"]
 
@@ -34,7 +46,7 @@ class VerdictInvalid(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """A quote that the judge gave; `verified` tells whether it occurs in that step."""
+    """A quote that the judge gave; `verified`: that step says it, and it says something."""
 
     step: int
     quote: str
@@ -46,6 +58,11 @@ class CriterionVerdict:
     points: int
     reasoning: str
     evidence: tuple[Evidence, ...]
+
+    @property
+    def quotes(self) -> dict[tuple[int, str], bool]:
+        """Whether each different (step, quote) is verified."""
+        return {(e.step, fold(e.quote)): e.verified for e in self.evidence}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +101,11 @@ class Verdict:
 
     @property
     def verified_share(self) -> float | None:
-        """Verified quotes over quotes given, 0-1; None where none was given."""
-        quotes = [e.verified for verdict in self.criteria.values() for e in verdict.evidence]
+        """Verified quotes over quotes given, 0-1; None where none was given.
+
+        A quote that a criterion repeats counts once, so that repeating a good one hides no bad one.
+        """
+        quotes = [ok for verdict in self.criteria.values() for ok in verdict.quotes.values()]
         return sum(quotes) / len(quotes) if quotes else None
 
 
@@ -210,7 +230,10 @@ def check(text: str, profile: Profile, session: Session, transcript: Transcript)
         raise VerdictInvalid([describe(problem) for problem in error.errors()]) from error
     if problems := _problems(answer, profile, len(transcript.steps)):
         raise VerdictInvalid(problems)
-    return _verdict(answer, session, transcript)
+    verdict = _verdict(answer, session, transcript)
+    if problems := _evidence_problems(verdict, profile.judge.min_verified_quotes):
+        raise VerdictInvalid(problems)
+    return verdict
 
 
 def last_object(text: str) -> dict[str, Any]:
@@ -290,6 +313,26 @@ def _criteria_problems(
     return problems
 
 
+def _evidence_problems(verdict: Verdict, minimum: float) -> list[str]:
+    """What is wrong if too few quotes are verified. Free-form answers give none."""
+    share = verdict.verified_share
+    if minimum == 0 or not verdict.criteria or (share is not None and share >= minimum):
+        return []
+    if share is None:
+        return ["criteria: no evidence at all; quote the steps that decide, word for word"]
+    wrong = [
+        f"criteria.{i}.evidence: step {step} does not say {quote[:TOLD_CHARACTERS]!r}"
+        for i, criterion in verdict.criteria.items()
+        for (step, quote), verified in criterion.quotes.items()
+        if not verified
+    ]
+    rule = (
+        f"criteria: {share:.0%} of the quotes were found in their steps, {minimum:.0%} must be; "
+        f"quote word for word, {MIN_QUOTE_CHARACTERS} letters or digits at least"
+    )
+    return [rule, *wrong[:TOLD_QUOTES]]
+
+
 def _short(number: int) -> str:
     """A number fit for a message: int() of a huge one would raise."""
     return str(number) if abs(number) < 10**12 else "a huge number"
@@ -331,10 +374,21 @@ def _criterion(answer: _CriterionAnswer, transcript: Transcript) -> CriterionVer
         points=answer.score,
         reasoning=answer.reasoning,
         evidence=tuple(
-            Evidence(step=e.step, quote=e.quote, verified=transcript.quotes(e.step, e.quote))
+            Evidence(step=e.step, quote=e.quote, verified=_verified(e, transcript))
             for e in answer.evidence
         ),
     )
+
+
+def _verified(evidence: _EvidenceAnswer, transcript: Transcript) -> bool:
+    """Whether the step holds the quote, and the quote is more than punctuation or framing."""
+    said = _FRAME.sub("", fold(evidence.quote))
+    if sum(map(str.isalnum, said)) >= MIN_QUOTE_CHARACTERS:
+        return transcript.quotes(evidence.step, evidence.quote)
+    # Little can be all there is: "ok", "[]".
+    quote = evidence.quote.strip()
+    texts = transcript.steps[evidence.step - 1].texts
+    return bool(quote) and any(quote == visible(text).strip() for text in texts)
 
 
 def availability(tool_name: str, session: Session) -> Availability:

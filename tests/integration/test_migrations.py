@@ -78,6 +78,28 @@ async def test_down_stops_at_the_wanted_version(empty: str) -> None:
     assert await value(empty, "SELECT count(*) FROM schema_migrations") == len(TITLES)
 
 
+@pytest.mark.parametrize("version", range(1, len(TITLES)))
+async def test_each_migration_takes_back_its_own_and_nothing_else(
+    empty: str, tmp_path: Path, version: int
+) -> None:
+    folder = tmp_path / "sql" / "migrations"
+    folder.mkdir(parents=True)
+    for file in (resource("sql") / "migrations").iterdir():
+        if int(file.name[:4]) <= version:
+            shutil.copy(file, folder)
+    with pytest.MonkeyPatch.context() as earlier:
+        earlier.setattr(migrations, "resource", lambda name: tmp_path / name)
+        assert await migrations.up(empty) == TITLES[:version]
+    before = await fetch(empty, OBJECTS)
+
+    assert await migrations.up(empty) == TITLES[version:]
+    assert {"name": "score_requests"} in before
+    assert await fetch(empty, OBJECTS) != before
+    assert await migrations.down(empty, to=version) == TITLES[version:][::-1]
+
+    assert await fetch(empty, OBJECTS) == before
+
+
 async def test_status_tells_what_is_applied_and_when(empty: str) -> None:
     before = await migrations.status(empty)
     await migrations.up(empty)

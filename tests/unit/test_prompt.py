@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -79,6 +80,13 @@ def test_every_placeholder_gets_its_part() -> None:
     schema = prompt.partition("[OUTPUT_SCHEMA]\n")[2].partition("\n[ALERT_DATA]")[0]
     assert json.loads(schema) == output_schema(REVIEW)
     assert "{{" not in prompt
+
+
+def test_what_the_program_says_of_the_transcript_stands_before_its_fence() -> None:
+    run = session()
+    noted = replace(transcript(run), note="(Shortened.)")
+    told = render("{{SESSION_CONVERSATION}}", about(run), noted, REVIEW, nonce=NONCE)
+    assert told == "(Shortened.)\n" + rendered("{{SESSION_CONVERSATION}}")
 
 
 def test_criteria_come_with_points_and_meaning() -> None:

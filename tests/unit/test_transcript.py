@@ -13,6 +13,7 @@ from consumer.scoring.transcript import (
     encode,
     fence,
     fold,
+    numbered,
     tools_text,
     transcript,
     visible,
@@ -230,6 +231,22 @@ def test_all_that_is_shown_of_a_step_can_be_quoted(text: str) -> None:
 @given(hostile)
 def test_folding_leaves_single_blanks_only(text: str) -> None:
     assert fold(text).split(" ") == (text.split() or [""])
+
+
+def test_a_step_that_is_not_shown_whole_can_be_quoted_from_both() -> None:
+    call = tool_call(result="pod miner-0\nis Running")
+    step = numbered(7, stage(), call, {"result": ["pod", {"elided_bytes": 19}]})
+    assert json.loads(step.line)["result"] == ["pod", {"elided_bytes": 19}]
+    assert json.loads(step.line)["arguments"] == call.arguments
+    told = Transcript(steps=(step,))
+    assert told.quotes(1, "miner-0 is Running")
+    assert told.quotes(1, '"pod", {"elided_bytes": 19}')
+
+
+@given(st.lists(hostile))
+def test_the_size_is_that_of_the_text(texts: list[str]) -> None:
+    told = transcript(session(stages=(stage(*map(message, texts)),)))
+    assert told.size == len(told.text.encode())
 
 
 # --- Fences and the other parts ----------------------------------------------------------------

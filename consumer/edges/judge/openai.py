@@ -1,137 +1,136 @@
-"""Judges behind OpenAI's chat-completions API, which many servers speak."""
+"""Judges behind OpenAI's chat-completions API, which many servers speak.
+
+Sources: OpenAI's API reference and guide to error codes; what vLLM, llama.cpp, DeepSeek, Groq and
+Azure answer where they differ.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-import httpx
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field
 
-from consumer.edges.http import retry_after_s
-from consumer.errors import (
-    ContextOverflow,
-    InternalError,
-    JudgeRefused,
-    JudgeRejected,
-    JudgeUnavailable,
+from consumer.edges.judge.base import (
+    DIALECTS,
+    Call,
+    Dialect,
+    HttpProvider,
+    Part,
+    Shape,
+    Tokens,
+    has_free_keys,
 )
-from consumer.ports import ChatMessage, Completion
+from consumer.errors import ContextOverflow, JudgeRefused, JudgeRejected, ScoringError
+from consumer.ports import Completion
 
-TEMPERATURE = 0.0
-SHOWN_CHARACTERS = 200
+_JSON_WORDS = (
+    "response_format",
+    "response format",
+    "json_schema",
+    "json schema",
+    "json_object",
+    "structured output",
+    "grammar",
+)
 
 
-class _Shape(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class _Message(_Shape):
+class _Message(Shape):
     content: str | None = None
     refusal: str | None = None
 
 
-class _Choice(_Shape):
+class _Choice(Shape):
     message: _Message
     finish_reason: str | None = None
 
 
-class _Usage(_Shape):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+class _Usage(Shape):
+    prompt_tokens: Tokens = 0
+    completion_tokens: Tokens = 0  # those of reasoning included
 
 
-class _Answer(_Shape):
+class _Answer(Shape):
     model: str = ""
-    choices: tuple[_Choice, ...]
+    choices: Annotated[tuple[_Choice, ...], Field(min_length=1)]
     usage: _Usage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenAIProvider:
-    """One model. `client` has the base URL, the key and the time limit of a call."""
+class OpenAIProvider(HttpProvider):
+    """A model behind POST {base_url}/chat/completions."""
 
-    client: httpx.AsyncClient
-    name: str
-    model: str
-    max_output_tokens: int
+    dialects: ClassVar[tuple[Dialect, ...]] = DIALECTS
+    dialects_for_free_keys: ClassVar[tuple[Dialect, ...]] = DIALECTS
+    codes: ClassVar[Mapping[str, type[ScoringError]]] = {
+        "insufficient_quota": JudgeRejected,  # a 429 that waiting does not mend
+        "billing_hard_limit_reached": JudgeRejected,
+        "billing_not_active": JudgeRejected,
+        "invalid_api_key": JudgeRejected,
+        "content_filter": JudgeRefused,
+        "content_policy_violation": JudgeRefused,
+        "invalid_prompt": JudgeRefused,
+        "context_length_exceeded": ContextOverflow,
+        "exceed_context_size_error": ContextOverflow,
+        "string_above_max_length": ContextOverflow,
+    }
+    phrases: ClassVar[Mapping[str, type[ScoringError]]] = {
+        "context length": ContextOverflow,
+        "context size": ContextOverflow,
+        "context window": ContextOverflow,
+        # More tokens than the account may send in a minute: waiting does not mend it.
+        "request too large": ContextOverflow,
+    }
+    droppable: ClassVar[Mapping[Part, tuple[str, ...]]] = {
+        "json_schema": _JSON_WORDS,
+        "json_object": _JSON_WORDS,
+        "max_tokens": ("max_completion_tokens",),
+        "temperature": ("temperature",),
+    }
 
-    async def complete(
-        self, messages: Sequence[ChatMessage], schema: Mapping[str, Any], *, max_tokens: int
-    ) -> Completion:
-        """See ports.Provider."""
-        try:
-            response = await self.client.post(
-                "chat/completions", json=self._request(messages, schema, max_tokens)
-            )
-        except httpx.HTTPError as error:
-            raise JudgeUnavailable(
-                f"judge {self.name} does not answer: {type(error).__name__}"
-            ) from error
-        if response.status_code != httpx.codes.OK:
-            raise _error(self.name, response)
-        return _completion(self.name, self.model, response)
+    @staticmethod
+    def headers(api_key: str) -> dict[str, str]:
+        return {"authorization": f"Bearer {api_key}"} if api_key else {}
 
-    def _request(
-        self, messages: Sequence[ChatMessage], schema: Mapping[str, Any], max_tokens: int
-    ) -> dict[str, Any]:
-        # A map of free keys can't be told to a strict decoder.
-        strict = "score_breakdown" not in schema["properties"]
+    def _path(self) -> str:
+        return "chat/completions"
+
+    def _request(self, call: Call) -> dict[str, Any]:
+        # Reasoning models take the newer name only, most other servers the older one only.
+        refused = "max_tokens" in call.refused
+        limit = "max_completion_tokens" if refused else "max_tokens"
         return {
             "model": self.model,
-            "messages": [{"role": m.role, "content": m.text} for m in messages],
-            "temperature": TEMPERATURE,
-            "max_tokens": max_tokens,
-            "response_format": {
-                "type": "json_schema",
-                "json_schema": {"name": "verdict", "strict": strict, "schema": schema},
-            },
+            "messages": [{"role": m.role, "content": m.text} for m in call.messages],
+            limit: call.max_tokens,
+            **call.sampling,
+            **_response_format(call),
         }
 
-
-def _completion(name: str, model: str, response: httpx.Response) -> Completion:
-    try:
-        answer = _Answer.model_validate_json(response.content)
-    except ValidationError as error:
-        # Half an answer, or a proxy's page: the server is unwell, the verdict is not at fault.
-        raise JudgeUnavailable(f"judge {name} answered something that can't be read") from error
-    if not answer.choices:
-        raise JudgeUnavailable(f"judge {name} answered without a choice")
-    choice = answer.choices[0]
-    if choice.message.refusal or choice.finish_reason == "content_filter":
-        why = choice.message.refusal or "content filter"
-        raise JudgeRefused(f"judge {name} refused: {why[:SHOWN_CHARACTERS]}")
-    usage = answer.usage or _Usage()
-    return Completion(
-        text=choice.message.content or "",
-        model=answer.model or model,
-        input_tokens=usage.prompt_tokens,
-        output_tokens=usage.completion_tokens,
-        truncated=choice.finish_reason == "length",
-    )
-
-
-def _error(name: str, response: httpx.Response) -> Exception:
-    """The status as one of our errors. Source: OpenAI's guide to error codes."""
-    code, kind = response.status_code, _error_code(response)
-    if kind == "context_length_exceeded":
-        return ContextOverflow(f"judge {name}: the prompt does not fit the model's context")
-    if code in {401, 402, 403} or kind == "insufficient_quota":
-        return JudgeRejected(f"judge {name} refuses our key or quota ({code})")
-    if code in {408, 409, 425, 429} or code >= 500:
-        return JudgeUnavailable(
-            f"judge {name} answers {code}", retry_after=retry_after_s(response.headers)
+    def _completion(self, answer: Any) -> Completion:
+        read = _Answer.model_validate(answer)
+        choice = read.choices[0]
+        if choice.finish_reason == "content_filter":
+            raise self._refusal("content_filter")
+        if choice.message.refusal:
+            raise self._refusal("refusal")
+        usage = read.usage or _Usage()
+        return Completion(
+            text=choice.message.content or "",
+            model=read.model or self.model,
+            input_tokens=usage.prompt_tokens,
+            output_tokens=usage.completion_tokens,
+            truncated=choice.finish_reason == "length",
         )
-    if kind == "content_filter":
-        return JudgeRefused(f"judge {name} refused: content filter")
-    return InternalError(f"judge {name} does not accept our request ({code} {kind})".rstrip())
 
 
-def _error_code(response: httpx.Response) -> str:
-    """The error's own code; its text is left out, for it may repeat what we sent."""
-    try:
-        error = response.json()["error"]
-        return str(error.get("code") or error.get("type") or "")[:64]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return ""
+def _response_format(call: Call) -> dict[str, Any]:
+    if call.dialect == "none":
+        return {}
+    if call.dialect == "json_object":
+        return {"response_format": {"type": "json_object"}}
+    # A map of free keys can't be told to a strict decoder.
+    strict = not has_free_keys(call.schema)
+    schema = {"name": "verdict", "strict": strict, "schema": call.schema}
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}

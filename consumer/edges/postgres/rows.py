@@ -93,6 +93,9 @@ def score_columns(score: Score) -> tuple[Any, ...]:
         score.duration_ms,
         score.ranking,
         score.tool_report,
+        score.judge_skipped,
+        score.elision,
+        list(score.injection_flags),
         [asdict(tool) for tool in score.missing_tools],
         [{"position": n, **asdict(a)} for n, a in enumerate(score.approaches, start=1)],
     )
@@ -135,8 +138,11 @@ def score_of(row: Record) -> Score:
             output_tokens=row["judge_output_tokens"],
             cost_usd=row["judge_cost_usd"],
         ),
+        judge_skipped=row["judge_skipped"],
         samples=tuple(row["samples"]),
+        elision=row["elision"],
         injection_suspected=row["injection_suspected"],
+        injection_flags=tuple(row["injection_flags"]),
         facts=SessionFacts(
             agent=row["agent"],
             model=row["agent_model"],

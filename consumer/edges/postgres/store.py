@@ -98,13 +98,13 @@ class Store:
 
     def __init__(self, pool: asyncpg.Pool[Any], *, where: str, addresses: Addresses) -> None:
         self.pool = pool
-        self._where = where
+        self.where = where
         self._addresses = addresses
         self._sql = load_queries((resource("sql") / "queries.sql").read_text())
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[asyncpg.Connection[Any]]:
-        with translated(self._where):
+        with translated(self.where):
             async with self.pool.acquire(timeout=30) as connection:
                 yield cast("asyncpg.Connection[Any]", connection)
 
@@ -164,9 +164,13 @@ class Store:
 
     # ── worker ──────────────────────────────────────────────────────────────
 
-    async def claim(self, count: int, *, owner: str, lease_s: float) -> list[ClaimedRequest]:
-        """Up to `count` due requests under our lease, the most urgent first."""
-        found = await self._fetch("claim", count, owner, lease_s)
+    async def claim(
+        self, count: int, *, owner: str, lease_s: float, held: Iterable[str] = ()
+    ) -> list[ClaimedRequest]:
+        """Up to `count` due requests under our lease, the most urgent first; none of the profiles
+        that are held ("": requests whose profile is not known yet).
+        """
+        found = await self._fetch("claim", count, owner, lease_s, list(held))
         found.sort(key=lambda row: (-row["priority"], row["next_attempt_at"]))
         return [rows.claimed_request(row) for row in found]
 
@@ -209,8 +213,11 @@ class Store:
         message: str | None = None,
         deadline_at: datetime | None = None,
         count_attempt: bool = True,
+        held: bool = False,
     ) -> None:
-        """Returns the request to the queue. Raises LeaseLost."""
+        """Returns the request to the queue; `held`: until its judge is asked again, and without a
+        deadline. Raises LeaseLost.
+        """
         found = await self._fetch(
             "put_back",
             request.request_id,
@@ -220,6 +227,7 @@ class Store:
             message,
             deadline_at,
             0 if count_attempt else 1,
+            held,
         )
         if not found:
             raise LeaseLost(str(request.request_id))
@@ -233,6 +241,8 @@ class Store:
             at, waiters = await self._hold(connection, request)
             await connection.execute(self._sql["retire_score"], score.session_id, score.profile_id)
             await connection.execute(self._sql["insert_score"], *rows.score_columns(score))
+            if inputs := score.inputs:
+                await connection.execute(self._sql["keep_inputs"], inputs.sha256, inputs.content)
             await self._answer(connection, rows.stored(score, at), request, waiters, reused=False)
         return at
 
@@ -379,9 +389,35 @@ class Store:
 
     async def prune(self, *, older_than_days: int, batch: int) -> int:
         """Deletes one batch of old finished requests; answers how many. Scores are kept."""
+        return await self._delete("prune_requests", older_than_days, batch)
+
+    async def prune_inputs(self, *, older_than_days: int, batch: int) -> int:
+        """Deletes one batch of what judges were shown; those scores can't be replayed then."""
+        return await self._delete("prune_inputs", older_than_days, batch)
+
+    async def _delete(self, name: str, *args: Any) -> int:
         async with self._connection() as connection:
-            done = await connection.execute(self._sql["prune_requests"], older_than_days, batch)
+            done = await connection.execute(self._sql[name], *args)
         return int(done.split()[-1])
+
+    # ── replay ──────────────────────────────────────────────────────────────
+
+    async def score(self, score_id: UUID) -> Score | None:
+        """A score by its id."""
+        found = await self._fetch("score_by_id", score_id)
+        return rows.score_of(found[0]) if found else None
+
+    async def criteria(self, criteria_hash: str) -> dict[str, Any]:
+        """What scores under this hash were made by. Raises LookupError."""
+        found = await self._fetch("criteria_by_hash", criteria_hash)
+        if not found:
+            raise LookupError(f"no criteria {criteria_hash}")
+        return dict(found[0]["criteria_content"])
+
+    async def inputs(self, sha256: str) -> bytes | None:
+        """What judges were shown; None where it was pruned."""
+        found = await self._fetch("inputs", sha256)
+        return bytes(found[0]["content"]) if found else None
 
     # ── looking ─────────────────────────────────────────────────────────────
 

@@ -1,0 +1,162 @@
+"""The judge of a profile: who is asked, how often, and what the answers come to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from consumer import metrics
+from consumer.errors import JudgeNotConfigured, JudgeUnavailable
+from consumer.judge.line import Line
+from consumer.judge.sample import TEMPERATURE, Asking, Member, sample
+from consumer.limits.breaker import State
+from consumer.ports import Errand, Prices
+from consumer.scoring.criteria import JudgeSettings
+from consumer.scoring.inputs import Inputs, inputs_of
+from consumer.scoring.judgement import Judgement, Sample
+from consumer.scoring.profile import Profile, Seat
+from consumer.scoring.scorers.base import Subject
+from consumer.scoring.verdict import Verdict
+
+_STATES = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2}
+
+TotalOf = Callable[[Verdict], int]
+
+# Samples of one request by their place, for its next attempt: they are paid for.
+_Kept = dict[int, Sample]
+MAX_KEPT_REQUESTS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """All judges. `members` are by seat, as profiles write it; `prompts` by name."""
+
+    members: Mapping[Seat, Member]
+    prompts: Mapping[str, str]
+    prices: Prices
+    _kept: dict[UUID, _Kept] = field(default_factory=dict)
+
+    def settings(self, profile: Profile) -> JudgeSettings | None:
+        """What about the judges can change a score by this profile; None where one is missing."""
+        if not self.knows(profile):
+            return None
+        members = self._members(profile)
+        return JudgeSettings(
+            seats=tuple((member.provider.name, member.provider.model) for member in members),
+            prompt=self.prompts[profile.judge.prompt],
+            temperature=TEMPERATURE,
+            samples=profile.judge.samples,
+        )
+
+    def knows(self, profile: Profile) -> bool:
+        """Whether every judge that the profile names is configured."""
+        return all(seat in self.members for seat in profile.judge.seats)
+
+    def held(self, profile: Profile) -> bool:
+        """Whether asking would be in vain now: one of the profile's providers is left alone."""
+        return self.knows(profile) and any(m.line.held for m in self._members(profile))
+
+    @property
+    def probing(self) -> bool:
+        """Whether the next call of some provider is to find out if it is well again."""
+        return any(line.probing for line in self.lines)
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """Each provider's line once."""
+        return tuple({line.name: line for line in self._lines()}.values())
+
+    def _lines(self) -> Iterator[Line]:
+        return (member.line for member in self.members.values())
+
+    def _members(self, profile: Profile) -> tuple[Member, ...]:
+        try:
+            return tuple(self.members[seat] for seat in profile.judge.seats)
+        except KeyError as error:
+            raise JudgeNotConfigured(
+                f"profile {profile.id!r} needs a judge and no LLM provider is configured: "
+                "set SCORING_LLM_PROVIDER"
+            ) from error
+
+    async def judge(
+        self, subject: Subject, profile: Profile, *, total_of: TotalOf, errand: Errand
+    ) -> tuple[Judgement, Inputs]:
+        """The judgement, and what its prompts were rendered from.
+
+        Raises what `sample` raises, JudgeNotConfigured, and JudgeUnavailable where the errand's
+        time is over.
+        """
+        members = self._members(profile)
+        inputs = inputs_of(subject.session)
+        asking = Asking(
+            subject=subject,
+            profile=profile,
+            template=self.prompts[profile.judge.prompt],
+            prices=self.prices,
+            errand=errand,
+            inputs_sha256=inputs.sha256,
+        )
+        try:
+            async with asyncio.timeout(errand.left_s):
+                judgement = await _judgement(asking, members, total_of, self._keep(errand))
+        except TimeoutError as error:
+            raise JudgeUnavailable(f"no verdict within {errand.left_s:.0f} s") from error
+        self._kept.pop(errand.request_id, None)
+        return judgement, inputs
+
+    def _keep(self, errand: Errand) -> _Kept:
+        """Where this request's samples are kept; the oldest request's are forgotten."""
+        if errand.request_id not in self._kept and len(self._kept) >= MAX_KEPT_REQUESTS:
+            self._kept.pop(next(iter(self._kept)))
+        return self._kept.setdefault(errand.request_id, {})
+
+    def observe(self) -> None:
+        """The state of every line as metrics."""
+        for line in self.lines:
+            _observe(line)
+
+
+async def _judgement(
+    asking: Asking, members: Sequence[Member], total_of: TotalOf, kept: _Kept
+) -> Judgement:
+    """All samples; where the profile says so the first alone decides whether more are asked."""
+    choice = asking.profile.judge
+    seats = [member for member in members for _ in range(choice.samples)]
+    if choice.adaptive_within is not None:
+        first = await _kept_sample(asking, 0, seats[0], kept)
+        distance = abs(total_of(first.verdict) - asking.profile.quality_risk_threshold)
+        if distance > choice.adaptive_within:
+            seats = seats[:1]
+    samples = await _all_samples(asking, seats, kept)
+    totals = tuple(total_of(taken.verdict) for taken in samples)
+    return Judgement(samples=tuple(samples), totals=totals)
+
+
+async def _all_samples(asking: Asking, seats: Sequence[Member], kept: _Kept) -> list[Sample]:
+    """A sample of each seat, all at once. All end before a failure is told: paid ones are kept."""
+    asked = (_kept_sample(asking, n, seat, kept) for n, seat in enumerate(seats))
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if isinstance(result, Sample)]
+
+
+async def _kept_sample(asking: Asking, n: int, seat: Member, kept: _Kept) -> Sample:
+    if n not in kept:
+        kept[n] = await sample(asking, seat)
+    return kept[n]
+
+
+def _observe(line: Line) -> None:
+    name = line.name
+    metrics.JUDGE_BREAKER.labels(name).set(_STATES[line.breaker.state])
+    metrics.JUDGE_CONCURRENCY.labels(name).set(line.concurrency.limit)
+    metrics.JUDGE_IN_FLIGHT.labels(name).set(line.concurrency.in_flight)
+    metrics.JUDGE_WAITING.labels(name, "slot").set(line.concurrency.waiting)
+    for what, limiter in (("requests", line.requests), ("tokens", line.tokens)):
+        if limiter is not None:
+            metrics.JUDGE_WAITING.labels(name, what).set(limiter.waiting)
+            metrics.JUDGE_RATE_LEFT.labels(name, what).set(limiter.available)

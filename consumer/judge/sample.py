@@ -1,0 +1,199 @@
+"""One sample: one judge, one prompt, and an answer that passes every check."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from time import monotonic
+
+import structlog
+
+from consumer import metrics
+from consumer.errors import ContextOverflow, JudgeInvalidOutput
+from consumer.judge.line import Line, Question
+from consumer.ports import ChatMessage, Completion, Errand, Prices, Provider
+from consumer.scoring.elision import DoesNotFit, Fitted, fit
+from consumer.scoring.inputs import request_sha256
+from consumer.scoring.judgement import Sample
+from consumer.scoring.profile import Profile
+from consumer.scoring.prompt import correction
+from consumer.scoring.scorers.base import Subject
+from consumer.scoring.verdict import Verdict, VerdictInvalid, check, output_schema
+
+log = structlog.get_logger()
+
+MAX_ANSWERS = 3
+LOGGED_CHARACTERS = 1000
+NONCE_BYTES = 16
+# Judges should be repeatable: the least random setting that every provider takes.
+TEMPERATURE = 0.0
+# Of the context, for what tokens are estimated wrongly and for corrections.
+SPARE_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One judge: a model, and the line to its provider. `context_window` is in tokens."""
+
+    line: Line
+    provider: Provider
+    context_window: int
+
+    @property
+    def budget_tokens(self) -> int:
+        """How long a prompt may be."""
+        return int(self.context_window * (1 - SPARE_SHARE)) - self.provider.max_output_tokens
+
+
+@dataclass(slots=True)
+class _Usage:
+    """Tokens over all calls for one verdict, the rejected answers' included."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    model: str = ""
+
+    def add(self, completion: Completion) -> None:
+        self.calls += 1
+        self.input_tokens += completion.input_tokens
+        self.output_tokens += completion.output_tokens
+        self.model = completion.model
+
+
+@dataclass(slots=True, kw_only=True)
+class _Conversation:
+    """What is said to the judge: the prompt, and at most one correction of its last answer."""
+
+    prompt: str
+    max_tokens: int
+    messages: tuple[ChatMessage, ...] = field(init=False)
+    _longer: bool = False
+
+    def __post_init__(self) -> None:
+        self.messages = (ChatMessage(role="user", text=self.prompt),)
+
+    def correct(self, completion: Completion, problems: list[str]) -> list[str]:
+        """Says what was wrong; answers what that is. A cut-off answer may be longer, once."""
+        if completion.truncated:
+            problems = [f"the answer was cut off after {self.max_tokens} tokens"]
+            if not self._longer:
+                self.max_tokens *= 2
+                self._longer = True
+        # Always one correction only: a conversation of failures helps no model.
+        self.messages = (
+            self.messages[0],
+            ChatMessage(role="assistant", text=completion.text or "(empty)"),
+            ChatMessage(role="user", text=correction(problems)),
+        )
+        return problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """What all samples of one judgement have in common."""
+
+    subject: Subject
+    profile: Profile
+    template: str
+    prices: Prices
+    errand: Errand
+    inputs_sha256: str = ""
+    asked_at: float = field(default_factory=monotonic)
+
+
+async def sample(asking: Asking, member: Member) -> Sample:
+    """A checked verdict. An invalid answer is asked for again, with what was wrong, up to three
+    answers in all. Raises JudgeInvalidOutput, ContextOverflow, and what Line.ask raises.
+    """
+    nonce = secrets.token_hex(NONCE_BYTES)
+    learnt = member.line.estimate(member.provider.model).correction
+    fitted = _fitted(asking, member, nonce, learnt)
+    conversation = _Conversation(prompt=fitted.prompt, max_tokens=member.provider.max_output_tokens)
+    usage = _Usage()
+    verdict = await _accepted(asking, member, conversation, fitted, usage)
+    return Sample(
+        verdict=verdict,
+        provider=member.provider.name,
+        model=usage.model,
+        calls=usage.calls,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=_cost(asking.prices, member.provider, usage),
+        nonce=nonce,
+        budget_tokens=member.budget_tokens,
+        correction=learnt,
+        request_sha256=request_sha256(
+            model=member.provider.model,
+            temperature=TEMPERATURE,
+            schema=output_schema(asking.profile),
+            prompt=fitted.prompt,
+        ),
+        inputs_sha256=asking.inputs_sha256,
+        elision=fitted.elision,
+    )
+
+
+def _fitted(asking: Asking, member: Member, nonce: str, learnt: float) -> Fitted:
+    try:
+        fitted = fit(
+            asking.template,
+            asking.subject,
+            asking.profile,
+            nonce=nonce,
+            budget_tokens=member.budget_tokens,
+            correction=learnt,
+        )
+    except DoesNotFit as error:
+        raise ContextOverflow(f"judge {member.provider.name}: {error}") from error
+    if fitted.elision is not None:
+        metrics.JUDGE_ELIDED.inc()
+    return fitted
+
+
+async def _accepted(
+    asking: Asking, member: Member, conversation: _Conversation, fitted: Fitted, usage: _Usage
+) -> Verdict:
+    """The first answer that passes the checks."""
+    for _ in range(MAX_ANSWERS):
+        completion = await _answer(asking, member, conversation)
+        usage.add(completion)
+        try:
+            return check(completion.text, asking.profile, asking.subject.session, fitted.transcript)
+        except VerdictInvalid as error:
+            problems = conversation.correct(completion, error.problems)
+            _reject(member.provider, completion, problems)
+    # Not what was wrong: that repeats the answer, which may hold what an attacker planted.
+    raise JudgeInvalidOutput(f"no valid verdict in {MAX_ANSWERS} answers; the log tells why")
+
+
+async def _answer(asking: Asking, member: Member, conversation: _Conversation) -> Completion:
+    question = Question(
+        messages=conversation.messages,
+        schema=output_schema(asking.profile),
+        max_tokens=conversation.max_tokens,
+        errand=asking.errand,
+        asked_at=asking.asked_at,
+    )
+    log.info("judge_request", prompt=conversation.messages[-1].text[:LOGGED_CHARACTERS])
+    completion = await member.line.ask(member.provider, question)
+    log.info("judge_response", text=completion.text[:LOGGED_CHARACTERS])
+    return completion
+
+
+def _cost(prices: Prices, provider: Provider, usage: _Usage) -> float | None:
+    return prices.cost_usd(
+        provider=provider.name,
+        model=provider.model,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+    )
+
+
+def _reject(provider: Provider, completion: Completion, problems: list[str]) -> None:
+    metrics.JUDGE_INVALID.labels(provider.name).inc()
+    log.warning(
+        "judge_answer_rejected",
+        problems=problems[:10],
+        answer=completion.text[:LOGGED_CHARACTERS],
+    )

@@ -1,0 +1,46 @@
+"""What a judge's prompt was rendered from, as bytes that it can be rendered from again.
+
+Of a score's inputs only the session is not stored elsewhere: profile, template and schema are the
+criteria's, nonce and budget the sample's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from consumer.scoring.session import Session
+
+_SESSION = TypeAdapter(Session)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """The content under its SHA-256 (hex): the same session has the same address."""
+
+    sha256: str
+    content: bytes
+
+
+def inputs_of(session: Session) -> Inputs:
+    """The session as bytes."""
+    content = _SESSION.dump_json(session)
+    return Inputs(sha256=hashlib.sha256(content).hexdigest(), content=content)
+
+
+def session_in(content: bytes) -> Session:
+    """The session of these bytes. Raises ValueError where it is none."""
+    return _SESSION.validate_json(content)
+
+
+def request_sha256(
+    *, model: str, temperature: float, schema: Mapping[str, Any], prompt: str
+) -> str:
+    """One name for all that a judge is asked with, in SHA-256 (hex)."""
+    head = json.dumps({"model": model, "temperature": temperature, "schema": schema})
+    return hashlib.sha256(f"{head}\n{prompt}".encode()).hexdigest()
