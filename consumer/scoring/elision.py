@@ -316,7 +316,7 @@ def _strip_base64(draft: _Draft, _room: int) -> None:
 def _cut_results(draft: _Draft, room: int) -> None:
     answers = list(draft.answers())
     sizes = [draft.size_of(n, name) for n, name, _ in answers]
-    level = max(LEAST_RESULT_BYTES, -100 + water_level(sizes, room - (draft.size - sum(sizes))))
+    level = max(LEAST_RESULT_BYTES, water_level(sizes, room - (draft.size - sum(sizes))))
     for (n, name, text), size in zip(answers, sizes, strict=True):
         if size > level:
             raw, holes = _raw(text), draft.base64.get((n, name), ())
