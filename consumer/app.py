@@ -184,7 +184,7 @@ async def _connect(
     addresses = Addresses(source=settings.event_source, topics=settings.topics)
     store = Store(pool, where=place(dsn), addresses=addresses)
     spend = Spend(pool, where=place(dsn))
-    judge = await stack.enter_async_context(open_judge(config, spend, known))
+    judge = await stack.enter_async_context(open_judge(config, known, spend=spend))
     return _Opened(store=store, spend=spend, judge=judge)
 
 

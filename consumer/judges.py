@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
+from uuid import UUID, uuid4
 
 from consumer.config import Config, JudgeConfig
 from consumer.edges import judge as edge
@@ -33,12 +34,13 @@ def prices(config: Config) -> PriceList:
 
 
 @contextlib.asynccontextmanager
-async def open_judge(config: Config, spend: Spend, known: Prices) -> AsyncIterator[Judge]:
+async def open_judge(
+    config: Config, known: Prices, *, spend: Spend | None = None, account: Account | None = None
+) -> AsyncIterator[Judge]:
     """Every configured judge, each provider with a client and limits of its own.
 
-    Raises ConfigError where a cap is set and a model's price is unknown.
+    `spend` holds the configured caps; `account` is for all providers, in their place.
     """
-    refuse_unpriced(config, known)
     members: dict[Seat, Member] = {}
     async with contextlib.AsyncExitStack() as stack:
         for judge in config.judges:
@@ -58,7 +60,7 @@ async def open_judge(config: Config, spend: Spend, known: Prices) -> AsyncIterat
             )
             # One a model: what a server refuses is remembered for each.
             models = {model: provider(model=model) for model in judge.models.values()}
-            line = _line(judge, spend, known)
+            line = _line(judge, account or _account(judge, spend), known)
             for seat, model in judge.models.items():
                 members[seat] = Member(
                     line=line,
@@ -74,16 +76,20 @@ def refuse_unpriced(config: Config, known: Prices) -> None:
         raise ConfigError(problems)
 
 
-def _line(judge: JudgeConfig, spend: Spend, known: Prices) -> Line:
+def _account(judge: JudgeConfig, spend: Spend | None) -> Account | None:
+    cap = judge.provider.daily_cap_usd
+    return None if cap is None or spend is None else Account(spend=spend, cap_usd=cap)
+
+
+def _line(judge: JudgeConfig, account: Account | None, known: Prices) -> Line:
     limits = judge.provider
-    cap = limits.daily_cap_usd
     return Line(
         name=judge.name,
         prices=known,
         concurrency=AdaptiveConcurrency(limits.max_concurrency, tolerance=TOLERATED),
         requests=RateLimiter(limits.requests_per_minute) if limits.requests_per_minute else None,
         tokens=RateLimiter(limits.tokens_per_minute) if limits.tokens_per_minute else None,
-        account=None if cap is None else Account(spend=spend, cap_usd=cap),
+        account=account,
     )
 
 
@@ -100,3 +106,32 @@ def _unpriced(judge: JudgeConfig, known: Prices) -> Iterable[str]:
                 f"llm_providers.yaml: {judge.name}: daily_cap_usd: the price of {model!r} is "
                 "unknown; give price: {input_per_million, output_per_million} (USD)"
             )
+
+
+class DeskSpend:
+    """The account of one command, in memory: see ports.Spend."""
+
+    def __init__(self) -> None:
+        self.spent_usd = 0.0
+        self._reserved: dict[UUID, float] = {}
+
+    async def reserve(
+        self,
+        *,
+        provider: str,  # noqa: ARG002  one account for all
+        cap_usd: float,
+        amount_usd: float,
+        request_id: UUID,  # noqa: ARG002
+        lease_token: UUID,  # noqa: ARG002
+    ) -> UUID | None:
+        """A reservation; None where it would pass the cap."""
+        if self.spent_usd + sum(self._reserved.values()) + amount_usd > cap_usd:
+            return None
+        reservation = uuid4()
+        self._reserved[reservation] = amount_usd
+        return reservation
+
+    async def settle(self, reservation_id: UUID, spent_usd: float) -> None:
+        """Books what was really spent, once."""
+        if self._reserved.pop(reservation_id, None) is not None:
+            self.spent_usd += spent_usd

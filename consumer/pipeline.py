@@ -149,7 +149,8 @@ class Pipeline:
             price=session_price(session, self.prices),
             cost_usd=session_cost_usd(session, self.prices),
         )
-        scored = await self._total(about, profile, self._errand(request, now()))
+        errand = self._errand(request, now())
+        scored = await score_session(about, profile, self.judge, errand)
         return Completed(
             new_score(
                 score_id=uuid.uuid5(ID_NAMESPACE, f"score:{request.request_id}"),
@@ -204,27 +205,9 @@ class Pipeline:
             left_s=max(left_s, LEAST_TIME_FOR_JUDGE_S),
         )
 
-    async def _total(self, subject: Subject, profile: Profile, errand: Errand) -> _Scored:
-        """The total; rules and gates first, for what they refuse is not paid for."""
-        findings = look(profile, subject)
-        if not profile.needs_judge or (findings.refused and not profile.judge_anyway):
-            return _Scored(total=combine(profile, findings, None))
-        try:
-            judgement, inputs = await self.judge.judge(
-                subject,
-                profile,
-                total_of=lambda verdict: total_alone(profile, findings, verdict),
-                errand=errand,
-            )
-        except BudgetExhausted as error:
-            return _by_rules_only(profile, findings, error)
-        return _Scored(
-            total=combine(profile, findings, judgement), judgement=judgement, inputs=inputs
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Scored:
+class Scored:
     """A total and where it came from."""
 
     total: Total
@@ -233,7 +216,33 @@ class _Scored:
     judge_skipped: str | None = None
 
 
-def _by_rules_only(profile: Profile, findings: Findings, error: BudgetExhausted) -> _Scored:
+async def score_session(subject: Subject, profile: Profile, judge: Judge, errand: Errand) -> Scored:
+    """The total; rules and gates first, for what they refuse is not paid for.
+
+    Raises BudgetExhausted, InternalError where nothing applies, and what Judge.judge raises.
+    """
+    findings = look(profile, subject)
+    if not asks_judge(profile, findings):
+        return Scored(total=combine(profile, findings, None))
+    try:
+        judgement, inputs = await judge.judge(
+            subject,
+            profile,
+            total_of=lambda verdict: total_alone(profile, findings, verdict),
+            errand=errand,
+        )
+    except BudgetExhausted as error:
+        return _by_rules_only(profile, findings, error)
+    total = combine(profile, findings, judgement)
+    return Scored(total=total, judgement=judgement, inputs=inputs)
+
+
+def asks_judge(profile: Profile, findings: Findings) -> bool:
+    """Whether the judge is asked after these findings."""
+    return profile.needs_judge and (findings.refused is None or profile.judge_anyway)
+
+
+def _by_rules_only(profile: Profile, findings: Findings, error: BudgetExhausted) -> Scored:
     """What the rules say, where the profile wants that and they say anything."""
     if profile.judge.on_budget_exhausted == "fail":
         raise error
@@ -241,7 +250,7 @@ def _by_rules_only(profile: Profile, findings: Findings, error: BudgetExhausted)
         total = aggregate(profile, findings, None, unasked="the spend cap is reached")
     except NothingToScore:
         raise error from None
-    return _Scored(total=total, judge_skipped=error.code.value)
+    return Scored(total=total, judge_skipped=error.code.value)
 
 
 def session_price(session: Session, prices: Prices) -> Price:

@@ -14,8 +14,10 @@ from rich.panel import Panel
 from rich.progress import track
 from rich.table import Table
 
+from consumer.checks import Check
 from consumer.desk import DeskScore
 from consumer.plaintext import Text, plain
+from consumer.replay import Again, Replayed
 from consumer.scoring.aggregate import BANDS, Total, band
 from consumer.scoring.gates import GateResult
 from consumer.scoring.profile import Profile
@@ -31,6 +33,7 @@ COLOURS = {
 }
 BAR_CELLS = 20
 MAX_SHOWN = 5
+EVIDENCE_CHARACTERS = 200
 SHOW_PROGRESS_FROM = 5
 T = TypeVar("T")
 # A pipe has no width of its own; this one holds the longest session id that people use.
@@ -204,6 +207,33 @@ def desk_json(item: DeskScore) -> dict[str, Any]:
     }
 
 
+def check_line(made: Check) -> Text:
+    """What was tried, and what became of it."""
+    mark, colour = ("ok    ", "green") if made.ok else ("wrong ", "red")
+    return Text.assemble((mark, colour), (made.name, "bold"), f": {made.told}")
+
+
+def replay_line(sample: Replayed) -> Text:
+    """Whether a request was rebuilt as it was."""
+    mark, colour = ("matches", "green") if sample.matches else ("differs", "red")
+    size = len(sample.fitted.prompt.encode())
+    return Text.assemble(
+        (f"{sample.sample['provider']} / {sample.sample['asked_model']}", "bold"),
+        f": {size} bytes, SHA-256 {sample.rebuilt_sha256} ",
+        (mark, colour),
+    )
+
+
+def changes_table(again: Again) -> Table:
+    """What a judge gave then and gives now."""
+    table = Table("criterion", "then", "now", "", title="Asked again")
+    for name, then, now in again.changes:
+        moved = f"{now - then:+d}" if then is not None and now is not None else ""
+        cells = ("-" if points is None else str(points) for points in (then, now))
+        table.add_row(Text(name), *cells, moved)
+    return table
+
+
 def profiles_table(profiles: Sequence[Profile]) -> Table:
     """The profiles, one a line."""
     table = Table("id", "version", "method", "labels", "criteria", "gates", title="Profiles")
@@ -249,45 +279,87 @@ def requests_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def score_card(row: Mapping[str, Any]) -> Panel:
     """One score with its reasons."""
-    cost = row["judge_cost_usd"]
-    judge = (
-        "none (rules only)"
-        if row["judge_model"] is None
-        else f"{row['judge_provider']} / {row['judge_model']}, "
-        f"{row['judge_input_tokens']} + {row['judge_output_tokens']} tokens, "
-        + ("cost unknown" if cost is None else f"${cost:.4f}")
-    )
     parts: list[RenderableType] = [
         score_text(row["total_score"]),
+        Text(f"score     {row['score_id']}"),
         Text(f"profile   {row['judge_profile_id']} v{row['judge_profile_version']}"),
         Text(f"criteria  {row['criteria_hash']}"),
-        Text(f"judge     {judge}"),
+        Text(f"judge     {_judge(row)}"),
         Text(
             f"scored    {row['scored_at']:%Y-%m-%d %H:%M:%S} UTC, confidence {row['confidence']:g}"
         ),
         "",
         breakdown(row["score_details"]),
+        *_stored_gates(row),
+        *_warnings(row),
+        *_evidence(row),
     ]
-    for gate in row["gate"]["results"]:
-        mark, colour = ("passed", "green") if gate["passed"] else ("failed", "red")
-        parts.append(Text.assemble(f"gate {gate['id']} ", (mark, colour), f": {gate['message']}"))
-    if report := row["tool_report"]:
-        parts.append(
-            Text(
-                f"tools: {report['calls']} calls, {len(report['failed'])} failed, "
-                f"{len(report['wasted'])} wasted; effectiveness {report['effectiveness']}"
-            )
-        )
-    if row["disqualified"]:
-        parts.append(Text(f"disqualified: {row['disqualifier_triggered']}", style="red"))
-    if row["quality_risk"]:
-        parts.append(Text(f"quality risk: {', '.join(row['quality_risk'])}", style="red"))
-    if row["injection_suspected"]:
-        parts.append(Text("the judge suspects an injection in the session", style="red"))
     if row["score_reasoning"]:
         parts += ["", Text(row["score_reasoning"])]
     parts += list(_missing_tools(row)) + list(_approaches(row))
     return Panel(Group(*parts), title=escape(row["session_id"]), title_align="left")
+
+
+def _judge(row: Mapping[str, Any]) -> str:
+    if row["judge_model"] is None:
+        return f"not asked: {row['judge_skipped']}" if row["judge_skipped"] else "none (rules only)"
+    cost = row["judge_cost_usd"]
+    samples = f" ({row['judge_samples']} samples)" if row["judge_samples"] > 1 else ""
+    return (
+        f"{row['judge_provider']} / {row['judge_model']}{samples}, "
+        f"{row['judge_input_tokens']} + {row['judge_output_tokens']} tokens, "
+        + ("cost unknown" if cost is None else f"${cost:.4f}")
+    )
+
+
+def _stored_gates(row: Mapping[str, Any]) -> Iterable[RenderableType]:
+    for gate in row["gate"]["results"]:
+        mark, colour = ("passed", "green") if gate["passed"] else ("failed", "red")
+        yield Text.assemble(f"gate {gate['id']} ", (mark, colour), f": {gate['message']}")
+    if report := row["tool_report"]:
+        yield Text(
+            f"tools: {report['calls']} calls, {len(report['failed'])} failed, "
+            f"{len(report['wasted'])} wasted; effectiveness {report['effectiveness']}"
+        )
+
+
+def _warnings(row: Mapping[str, Any]) -> Iterable[RenderableType]:
+    if row["disqualified"]:
+        yield Text(f"disqualified: {row['disqualifier_triggered']}", style="red")
+    if row["quality_risk"]:
+        yield Text(f"quality risk: {', '.join(row['quality_risk'])}", style="red")
+    if row["injection_suspected"]:
+        yield Text("the judge suspects an injection in the session", style="red")
+    for flag in row["injection_flags"][:MAX_SHOWN]:
+        yield _flag(flag)
+    if elision := row["elision"]:
+        rungs = ", ".join(elision["strategy"])
+        shortened = f"the judge saw {elision['ratio']:.0%} less than all of it ({rungs})"
+        yield Text(shortened, style="yellow")
+
+
+def _flag(flag: Mapping[str, Any]) -> Text:
+    where = f"step {flag['step']}" if flag["step"] else flag["part"].replace("_", " ")
+    return Text(f"suspicious ({flag['kind']}) in {where}: {flag['excerpt']}", style="yellow")
+
+
+def _evidence(row: Mapping[str, Any]) -> Iterable[RenderableType]:
+    """What the judge quoted: ✓ stands in that step, ✗ does not, ! the step is suspicious."""
+    flagged = {flag["step"] for flag in row["injection_flags"]}
+    for line in row["score_details"]:
+        if "evidence" not in line:
+            continue
+        yield Text.assemble("\n", (line["id"], "bold"), f": {line['reasoning']}")
+        for quote in line["evidence"]:
+            yield _quote(quote, suspicious=quote["step"] in flagged)
+
+
+def _quote(quote: Mapping[str, Any], *, suspicious: bool) -> Text:
+    mark, colour = ("✓", "green") if quote["verified"] else ("✗ not in this step", "red")
+    if suspicious:
+        mark, colour = f"! {mark}", "yellow"
+    words = f" step {quote['step']}: {quote['quote'][:EVIDENCE_CHARACTERS]}"
+    return Text.assemble("  ", (mark, colour), words)
 
 
 def _missing_tools(row: Mapping[str, Any]) -> Iterable[RenderableType]:

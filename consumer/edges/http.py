@@ -9,7 +9,6 @@ from email.utils import parsedate_to_datetime
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-
 # Longer than any deadline; a server's absurd wish must not become an absurd number.
 LONGEST_RETRY_AFTER_S = 86_400.0
 

@@ -183,7 +183,8 @@ class Line:
             slot.succeeded()
         estimate.learn(question.text, completion.input_tokens)
         if self.tokens is not None:
-            self.tokens.charge(completion.input_tokens + completion.output_tokens - tokens)
+            # Those who wait are told: most answers are far shorter than they might be.
+            self.tokens.refund(tokens - completion.input_tokens - completion.output_tokens)
         return completion
 
     async def _wait_for_rates(self, tokens: int) -> None:

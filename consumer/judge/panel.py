@@ -96,7 +96,7 @@ class Judge:
             template=self.prompts[profile.judge.prompt],
             prices=self.prices,
             errand=errand,
-            inputs_sha256=inputs.sha256,
+            inputs=inputs,
         )
         try:
             async with asyncio.timeout(errand.left_s):

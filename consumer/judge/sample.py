@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from dataclasses import dataclass, field
 from time import monotonic
@@ -13,7 +14,7 @@ from consumer.errors import ContextOverflow, JudgeInvalidOutput
 from consumer.judge.line import Line, Question
 from consumer.ports import ChatMessage, Completion, Errand, Prices, Provider
 from consumer.scoring.elision import DoesNotFit, Fitted, fit
-from consumer.scoring.inputs import request_sha256
+from consumer.scoring.inputs import Inputs, request_sha256
 from consumer.scoring.judgement import Sample
 from consumer.scoring.profile import Profile
 from consumer.scoring.prompt import correction
@@ -29,6 +30,8 @@ NONCE_BYTES = 16
 TEMPERATURE = 0.0
 # Of the context, for what tokens are estimated wrongly and for corrections.
 SPARE_SHARE = 0.1
+# A prompt of this size takes some 10 ms.
+LARGE_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +101,7 @@ class Asking:
     template: str
     prices: Prices
     errand: Errand
-    inputs_sha256: str = ""
+    inputs: Inputs
     asked_at: float = field(default_factory=monotonic)
 
 
@@ -108,7 +111,7 @@ async def sample(asking: Asking, member: Member) -> Sample:
     """
     nonce = secrets.token_hex(NONCE_BYTES)
     learnt = member.line.estimate(member.provider.model).correction
-    fitted = _fitted(asking, member, nonce, learnt)
+    fitted = await _prepared(asking, member, nonce, learnt)
     conversation = _Conversation(prompt=fitted.prompt, max_tokens=member.provider.max_output_tokens)
     usage = _Usage()
     verdict = await _accepted(asking, member, conversation, fitted, usage)
@@ -116,6 +119,7 @@ async def sample(asking: Asking, member: Member) -> Sample:
         verdict=verdict,
         provider=member.provider.name,
         model=usage.model,
+        asked_model=member.provider.model,
         calls=usage.calls,
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
@@ -129,9 +133,16 @@ async def sample(asking: Asking, member: Member) -> Sample:
             schema=output_schema(asking.profile),
             prompt=fitted.prompt,
         ),
-        inputs_sha256=asking.inputs_sha256,
+        inputs_sha256=asking.inputs.sha256,
         elision=fitted.elision,
     )
+
+
+async def _prepared(asking: Asking, member: Member, nonce: str, learnt: float) -> Fitted:
+    """The prompt; made beside the event loop where that takes long."""
+    if len(asking.inputs.content) < LARGE_BYTES:
+        return _fitted(asking, member, nonce, learnt)
+    return await asyncio.to_thread(_fitted, asking, member, nonce, learnt)
 
 
 def _fitted(asking: Asking, member: Member, nonce: str, learnt: float) -> Fitted:

@@ -17,6 +17,8 @@ from pydantic import TypeAdapter
 from consumer.scoring.session import Session
 
 _SESSION = TypeAdapter(Session)
+# Half a surrogate pair is no UTF-8, but the prompt came from it: kept as it is.
+_ODD_TEXT = "surrogatepass"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +30,15 @@ class Inputs:
 
 
 def inputs_of(session: Session) -> Inputs:
-    """The session as bytes."""
-    content = _SESSION.dump_json(session)
+    """The session as JSON; whatever a session may hold, infinity and half a surrogate pair too."""
+    text = json.dumps(_SESSION.dump_python(session), ensure_ascii=False, separators=(",", ":"))
+    content = text.encode("utf-8", _ODD_TEXT)
     return Inputs(sha256=hashlib.sha256(content).hexdigest(), content=content)
 
 
 def session_in(content: bytes) -> Session:
     """The session of these bytes. Raises ValueError where it is none."""
-    return _SESSION.validate_json(content)
+    return _SESSION.validate_python(json.loads(content.decode("utf-8", _ODD_TEXT)))
 
 
 def request_sha256(

@@ -27,12 +27,14 @@ WORTHLESS_SD = 25.0
 class Sample:
     """One accepted verdict and what it took: tokens and USD over all its calls.
 
-    `request_sha256` is of what was first sent; `inputs_sha256` names what it can be rebuilt from.
+    `model` is what the provider says it was. `request_sha256` is of what was first sent;
+    `inputs_sha256` names what it can be rebuilt from.
     """
 
     verdict: Verdict
     provider: str
     model: str
+    asked_model: str
     calls: int
     input_tokens: int
     output_tokens: int

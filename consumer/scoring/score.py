@@ -190,6 +190,7 @@ def _sample(sample: Sample, total: int) -> dict[str, Any]:
     return {
         "provider": sample.provider,
         "model": sample.model,
+        "asked_model": sample.asked_model,
         "total": total,
         "points": verdict.points or verdict.score_breakdown,
         "calls": sample.calls,

@@ -1,9 +1,12 @@
 """asyncio in virtual time: hours of waiting in milliseconds, and the same each time."""
 
 import asyncio
+import functools
 import selectors
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec
+
+P = ParamSpec("P")
 
 
 class _Selector(selectors.DefaultSelector):
@@ -41,3 +44,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 def in_virtual_time(main: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(main)
+
+
+def virtually(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """The test in virtual time, from 0 on."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        in_virtual_time(test(*args, **kwargs))
+
+    return run

@@ -1,0 +1,32 @@
+"""`score-consumer`: every command. Imports wait until their command runs: --help must be quick.
+
+base      what all commands share
+serving   run, migrate, demo, schemas
+requests  publish, status, show, cancel, prune
+desk      score, profiles
+judging   check, replay
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from consumer.cli import desk, judging, requests, serving
+from consumer.cli.base import app, fail
+from consumer.errors import ConfigError, ScoreConsumerError
+
+__all__ = ["desk", "judging", "main", "requests", "serving"]
+
+
+def main() -> None:
+    """The command line. Errors of ours are told in words and end with exit code 1."""
+    try:
+        app()
+    except ConfigError as error:
+        fail(f"Can't start; {len(error.problems)} thing(s) to mend:\n{error}")
+    except ScoreConsumerError as error:
+        fail(str(error))
+    except BrokenPipeError:
+        # The reader had enough. Python would complain once more while closing standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,103 @@
+"""Commands about judges: are they there, and what were they asked?"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from consumer.cli.base import (
+    EXIT_PROBLEM,
+    Json,
+    app,
+    config_now,
+    fail,
+    settings_now,
+    tell,
+    with_store,
+)
+
+if TYPE_CHECKING:
+    from consumer.checks import Check
+    from consumer.edges.postgres.store import Store
+    from consumer.replay import Again, Replayed
+
+
+@app.command()
+def check(as_json: Json = False) -> None:
+    """Try all that the settings name: Postgres, Kafka, History, and each judge by a tiny call.
+
+    Example: `score-consumer check`. Exits with 1 where something does not answer.
+    """
+    from consumer import checks, terminal
+
+    settings, config = settings_now(), config_now()
+
+    async def all_checks() -> list[Check]:
+        found = []
+        async for made in checks.run(settings, config):
+            found.append(made)
+            if not as_json:
+                terminal.OUT.print(terminal.check_line(made))
+        return found
+
+    found = asyncio.run(all_checks())
+    if as_json:
+        tell([asdict(made) for made in found], as_json)
+    if not all(made.ok for made in found):
+        raise SystemExit(EXIT_PROBLEM)
+
+
+@app.command()
+def replay(
+    score: Annotated[UUID, typer.Argument(help="Score id, as score.completed has it.")],
+    send: Annotated[bool, typer.Option("--send", help="Ask the judge again.")] = False,
+    max_cost: Annotated[
+        float, typer.Option(min=0, help="With --send: USD that it may cost at most.")
+    ] = 1.0,
+    prompt: Annotated[bool, typer.Option("--prompt", help="Print the prompts themselves.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Rebuild what a score's judge was asked, and say whether it is the same byte for byte.
+
+    Example: `score-consumer replay 1c0e4bb2-... --send`. Exits with 1 where it does not match.
+    """
+    from consumer import replay as replaying
+
+    async def rebuild(store: Store) -> list[Replayed]:
+        return await replaying.rebuild(store, score)
+
+    replayed = asyncio.run(with_store(rebuild))
+    answers = asyncio.run(_sent(replayed, max_cost)) if send else []
+    if as_json:
+        tell(replaying.as_json(replayed, answers), as_json)
+    elif prompt:
+        for sample in replayed:
+            typer.echo(sample.fitted.prompt)
+    else:
+        _tell_replay(replayed, answers)
+    if not all(sample.matches for sample in replayed):
+        fail("what would be sent now is not what was sent then")
+
+
+async def _sent(replayed: list[Replayed], max_cost: float) -> list[Again]:
+    from consumer import replay as replaying
+    from consumer.judge.line import Account
+    from consumer.judges import DeskSpend, open_judge, prices
+
+    config = config_now()
+    account = Account(spend=DeskSpend(), cap_usd=max_cost)
+    async with open_judge(config, prices(config), account=account) as judge:
+        return [await replaying.send(sample, judge) for sample in replayed]
+
+
+def _tell_replay(replayed: list[Replayed], answers: list[Again]) -> None:
+    from consumer import terminal
+
+    for n, sample in enumerate(replayed):
+        terminal.OUT.print(terminal.replay_line(sample))
+        if n < len(answers):
+            terminal.OUT.print(terminal.changes_table(answers[n]))

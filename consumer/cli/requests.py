@@ -1,0 +1,200 @@
+"""Commands about requests and what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import typer
+
+from consumer.cli.base import Json, app, fail, settings_now, tell, with_store
+from consumer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from consumer.edges.postgres.store import Store
+    from consumer.settings import Settings
+
+PRUNE_BATCH = 1000
+
+
+@app.command()
+def publish(
+    sessions: Annotated[list[str] | None, typer.Argument(help="Session ids.")] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(help="Lines of session ids, or of score.requested data as JSON; - for stdin."),
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Score again even where a score exists.")] = False,
+    profile: Annotated[str | None, typer.Option(help="Score by this profile.")] = None,
+    priority: Annotated[int, typer.Option(min=0, max=9, help="9 first.")] = 5,
+    triggered_by: Annotated[str, typer.Option(help="Who asks.")] = "cli",
+    as_json: Json = False,
+) -> None:
+    """Ask for scores: publish score.requested, and wait until Kafka has acknowledged it.
+
+    Example: `score-consumer publish my-session --priority 9`
+    """
+    from consumer import requesting
+
+    settings = settings_now()
+    requests = _requests(
+        sessions or [],
+        file,
+        {
+            "force_rescore": force,
+            "profile_id": profile,
+            "priority": priority,
+            "triggered_by": triggered_by,
+        },
+    )
+    requests = requesting.with_ids(requests)
+    asyncio.run(_publish(settings, requests))
+    sent = [{"session_id": r.session_id, "request_id": str(r.request_id)} for r in requests]
+    tell(sent, as_json, lines=[f"requested {s['session_id']}  {s['request_id']}" for s in sent])
+
+
+def _requests(sessions: list[str], file: str | None, defaults: dict[str, Any]) -> list[Any]:
+    from pydantic import ValidationError
+
+    from consumer import requesting
+    from consumer.events import ScoreRequested
+    from consumer.scoring.profile import describe
+
+    if not sessions and file is None:
+        raise ConfigError(["give session ids, or --file"])
+    problems: list[str] = []
+    requests = []
+    for session in sessions:
+        try:
+            requests.append(ScoreRequested.model_validate({"session_id": session, **defaults}))
+        except ValidationError as error:
+            problems += [describe(problem) for problem in error.errors()]
+    if problems:
+        raise ConfigError(problems)
+    if file == "-":
+        return requests + requesting.read_requests(sys.stdin)
+    if file is not None:
+        try:
+            with Path(file).open(encoding="utf-8") as lines:
+                return requests + requesting.read_requests(lines)
+        except OSError as error:
+            raise ConfigError([f"--file: {file}: {error.strerror}"]) from error
+    return requests
+
+
+async def _publish(settings: Settings, requests: list[Any]) -> None:
+    from consumer import requesting
+    from consumer.edges.kafka import Producer
+
+    producer = Producer(
+        settings.kafka_bootstrap_servers,
+        idempotent=settings.kafka_enable_idempotence,
+        options={"client_id": "score-consumer-cli"},
+    )
+    try:
+        await requesting.publish(
+            requests,
+            producer=producer,
+            topic=settings.topic_score_requested,
+            source=f"{settings.event_source}/cli",
+        )
+    finally:
+        await producer.close()
+
+
+@app.command()
+def status(as_json: Json = False) -> None:
+    """Show how many requests are in which state, and what waits.
+
+    Example: `score-consumer status --json`
+    """
+    from dataclasses import asdict
+
+    async def look(store: Store) -> dict[str, Any]:
+        backlog = await store.backlog(1_000_000)
+        return {"requests": await store.counts(), "backlog": asdict(backlog)}
+
+    found = asyncio.run(with_store(look))
+    if as_json:
+        tell(found, as_json)
+        return
+    from consumer import terminal
+
+    terminal.OUT.print(terminal.counts_table(found["requests"]))
+    backlog = found["backlog"]
+    terminal.OUT.print(
+        f"oldest pending {backlog['oldest_pending_s']:.1f} s, "
+        f"outbox {backlog['outbox']} event(s), oldest {backlog['oldest_outbox_s']:.1f} s"
+    )
+
+
+@app.command()
+def show(
+    session: Annotated[str, typer.Argument(help="Session id.")], as_json: Json = False
+) -> None:
+    """Show a session's requests and its current scores, with reasons.
+
+    Example: `score-consumer show my-session`. Exits with 1 where the session was never requested.
+    """
+
+    async def look(store: Store) -> dict[str, Any]:
+        return {
+            "requests": await store.session_requests(session),
+            "scores": await store.session_scores(session),
+        }
+
+    found = asyncio.run(with_store(look))
+    if as_json:
+        tell(found, as_json)
+    else:
+        from consumer import terminal
+
+        if found["requests"]:
+            terminal.OUT.print(terminal.requests_table(found["requests"]))
+        for score in found["scores"]:
+            terminal.OUT.print(terminal.score_card(score))
+    if not found["requests"]:
+        fail(f"session {session!r} was never requested")
+
+
+@app.command()
+def cancel(
+    request: Annotated[UUID, typer.Argument(help="Request id.")],
+    by: Annotated[str, typer.Option(help="Who cancels.")] = "cli",
+    as_json: Json = False,
+) -> None:
+    """Cancel a request that is not finished: it is answered with score.failed, state cancelled.
+
+    Example: `score-consumer cancel 7f1c9a52-...`. Exits with 1 where there is nothing to cancel.
+    """
+
+    async def end(store: Store) -> bool:
+        return await store.cancel(request, by=by)
+
+    cancelled = asyncio.run(with_store(end))
+    tell({"cancelled": cancelled}, as_json, lines=["cancelled"] if cancelled else [])
+    if not cancelled:
+        fail(f"request {request} is unknown or finished already")
+
+
+@app.command()
+def prune(
+    older_than: Annotated[int, typer.Option(min=1, help="Days since a request was finished.")],
+    as_json: Json = False,
+) -> None:
+    """Delete old finished requests, in batches. Scores are kept.
+
+    Example: `score-consumer prune --older-than 90`
+    """
+
+    async def delete(store: Store) -> int:
+        total = 0
+        while deleted := await store.prune(older_than_days=older_than, batch=PRUNE_BATCH):
+            total += deleted
+        return total
+
+    deleted = asyncio.run(with_store(delete))
+    tell({"deleted": deleted}, as_json, lines=[f"{deleted} finished request(s) deleted"])
