@@ -29,7 +29,7 @@ from consumer.edges.prices import PriceList
 from consumer.errors import ConfigError, LoopDied, NotReachable
 from consumer.intake import Intake, IntakeSettings
 from consumer.judge.panel import Judge
-from consumer.judges import open_judge, prices, refuse_unpriced
+from consumer.judges import open_judge, prices, refuse_unpriced, warn_unreachable
 from consumer.loops import Backoff, Heartbeat, Signal
 from consumer.outgoing import Addresses
 from consumer.pipeline import Patience, Pipeline, criteria_of
@@ -97,6 +97,7 @@ async def run(settings: Settings, config: Config, roles: frozenset[Role]) -> Non
         await stack.enter_async_context(_http_server(settings, health, lifecycle))
         known = prices(config)
         refuse_unpriced(config, known)
+        stack.callback(asyncio.create_task(warn_unreachable(config)).cancel)
         if opened := await _open_store(settings, config, known, health, lifecycle, stack):
             parts = _Parts(settings, config, known, opened, health, lifecycle, stack)
             await parts.run(roles)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -91,16 +91,22 @@ class Config:
     profiles: tuple[Profile, ...]
 
 
-def load(folder: Path, environment: Mapping[str, str]) -> Config:
-    """The configuration in this folder. Raises ConfigError with every problem of every file."""
+def load(
+    folder: Path, environment: Mapping[str, str], *, more_profiles: Sequence[Profile] = ()
+) -> Config:
+    """The configuration in this folder, with the judges that more profiles name.
+
+    Raises ConfigError with every problem of every file.
+    """
     problems: list[str] = []
     raw = _read(folder / "scoring_config.yaml", problems)
     prompts = {name: raw.pop(name) for name in [*raw] if name.endswith(PROMPT_SUFFIX)}
     scoring = _parse(_ScoringFile, "scoring_config.yaml", raw, environment, problems)
     problems += _prompt_problems(prompts)
     profiles = load_profiles(folder / "profiles", problems)
-    problems += _profile_problems(profiles, prompts)
-    judges = _judges(folder, scoring.scoring, profiles, environment, problems) if scoring else ()
+    asking = (*profiles, *(profile for profile in more_profiles if profile not in profiles))
+    problems += _profile_problems(asking, prompts)
+    judges = _judges(folder, scoring.scoring, asking, environment, problems) if scoring else ()
     if problems or scoring is None:
         raise ConfigError(problems)
     return Config(

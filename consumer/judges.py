@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
 from functools import partial
 from uuid import UUID, uuid4
+
+import httpx
+import structlog
 
 from consumer.config import Config, JudgeConfig
 from consumer.edges import judge as edge
@@ -20,6 +24,10 @@ from consumer.limits.concurrency import AdaptiveConcurrency
 from consumer.limits.rate import RateLimiter
 from consumer.ports import Prices, Spend
 from consumer.scoring.profile import Seat
+
+log = structlog.get_logger()
+
+REACH_LIMIT_S = 5.0
 
 
 def prices(config: Config) -> PriceList:
@@ -106,6 +114,21 @@ def _unpriced(judge: JudgeConfig, known: Prices) -> Iterable[str]:
                 f"llm_providers.yaml: {judge.name}: daily_cap_usd: the price of {model!r} is "
                 "unknown; give price: {input_per_million, output_per_million} (USD)"
             )
+
+
+async def warn_unreachable(config: Config) -> None:
+    """One line for each judge at whose address nobody listens; the consumer waits for it."""
+    for judge in config.judges:
+        url = httpx.URL(judge.provider.base_url)
+        port = url.port or (443 if url.scheme == "https" else 80)
+        try:
+            async with asyncio.timeout(REACH_LIMIT_S):
+                _, writer = await asyncio.open_connection(url.host, port)
+        except (OSError, TimeoutError) as error:
+            why = type(error).__name__
+            log.warning("judge_unreachable", provider=judge.name, host=url.host, error=why)
+        else:
+            writer.close()
 
 
 class DeskSpend:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from statistics import mean, median
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
@@ -14,15 +14,18 @@ from rich.panel import Panel
 from rich.progress import track
 from rich.table import Table
 
-from consumer.checks import Check
-from consumer.desk import DeskScore
 from consumer.plaintext import Text, plain
-from consumer.replay import Again, Replayed
 from consumer.scoring.aggregate import BANDS, Total, band
 from consumer.scoring.gates import GateResult
+from consumer.scoring.judgement import Judgement, total_cost_usd
 from consumer.scoring.profile import Profile
 from consumer.scoring.scorers.base import Place
 from consumer.scoring.tool_report import ToolReport
+
+if TYPE_CHECKING:
+    from consumer.checks import Check
+    from consumer.desk import DeskScore
+    from consumer.replay import Again, Replayed
 
 COLOURS = {
     "near-perfect": "bright_green",
@@ -95,11 +98,27 @@ def desk_report(score: DeskScore) -> RenderableType:
         *_gates(total.gates),
         *_tool_report(score.subject.report),
     ]
+    if score.judgement is not None:
+        parts += _judgement(score.judgement)
     if total.disqualifier:
         parts.append(Text(f"disqualified: {total.disqualifier}", style="red"))
     if total.risk:
         parts.append(Text(f"quality risk: {', '.join(total.risk)}", style="red"))
     return Group(*parts, "")
+
+
+def _judgement(judgement: Judgement) -> Iterable[RenderableType]:
+    """What the judge said, and what its quotes are worth."""
+    verdict = judgement.verdict
+    lines = [
+        {"id": i, "reasoning": c.reasoning, "evidence": [asdict(e) for e in c.evidence]}
+        for i, c in verdict.criteria.items()
+    ]
+    yield from _evidence(lines, suspicious=())
+    yield Text(f"\n{verdict.reasoning}")
+    cost = total_cost_usd(judgement.samples)
+    told = "cost unknown" if cost is None else f"${cost:.4f}"
+    yield Text(f"judge: {len(judgement.samples)} sample(s), {told}", style="dim")
 
 
 def _places(total: Total) -> Iterable[RenderableType]:
@@ -204,16 +223,25 @@ def desk_json(item: DeskScore) -> dict[str, Any]:
         "disqualifier_triggered": total.disqualifier,
         "quality_risk": list(total.risk),
         "tool_report": asdict(item.subject.report),
+        "judgement": None if item.judgement is None else _judgement_json(item.judgement),
     }
 
 
-def check_line(made: Check) -> Text:
+def _judgement_json(judgement: Judgement) -> dict[str, Any]:
+    return {
+        "samples": [asdict(sample) for sample in judgement.samples],
+        "totals": list(judgement.totals),
+        "cost_usd": total_cost_usd(judgement.samples),
+    }
+
+
+def check_line(made: Check) -> RenderableType:
     """What was tried, and what became of it."""
     mark, colour = ("ok    ", "green") if made.ok else ("wrong ", "red")
     return Text.assemble((mark, colour), (made.name, "bold"), f": {made.told}")
 
 
-def replay_line(sample: Replayed) -> Text:
+def replay_line(sample: Replayed) -> RenderableType:
     """Whether a request was rebuilt as it was."""
     mark, colour = ("matches", "green") if sample.matches else ("differs", "red")
     size = len(sample.fitted.prompt.encode())
@@ -292,7 +320,7 @@ def score_card(row: Mapping[str, Any]) -> Panel:
         breakdown(row["score_details"]),
         *_stored_gates(row),
         *_warnings(row),
-        *_evidence(row),
+        *_evidence(row["score_details"], suspicious=_suspicious_steps(row)),
     ]
     if row["score_reasoning"]:
         parts += ["", Text(row["score_reasoning"])]
@@ -343,18 +371,23 @@ def _flag(flag: Mapping[str, Any]) -> Text:
     return Text(f"suspicious ({flag['kind']}) in {where}: {flag['excerpt']}", style="yellow")
 
 
-def _evidence(row: Mapping[str, Any]) -> Iterable[RenderableType]:
+def _suspicious_steps(row: Mapping[str, Any]) -> set[int]:
+    return {flag["step"] for flag in row["injection_flags"] if flag["step"] is not None}
+
+
+def _evidence(
+    details: Iterable[Mapping[str, Any]], *, suspicious: Collection[int]
+) -> Iterable[RenderableType]:
     """What the judge quoted: ✓ stands in that step, ✗ does not, ! the step is suspicious."""
-    flagged = {flag["step"] for flag in row["injection_flags"]}
-    for line in row["score_details"]:
+    for line in details:
         if "evidence" not in line:
             continue
         yield Text.assemble("\n", (line["id"], "bold"), f": {line['reasoning']}")
         for quote in line["evidence"]:
-            yield _quote(quote, suspicious=quote["step"] in flagged)
+            yield _quote(quote, suspicious=quote["step"] in suspicious)
 
 
-def _quote(quote: Mapping[str, Any], *, suspicious: bool) -> Text:
+def _quote(quote: Mapping[str, Any], *, suspicious: bool) -> RenderableType:
     mark, colour = ("✓", "green") if quote["verified"] else ("✗ not in this step", "red")
     if suspicious:
         mark, colour = f"! {mark}", "yellow"

@@ -12,7 +12,10 @@ import typer
 from consumer.errors import NotReachable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from consumer.config import Config
+    from consumer.scoring.profile import Profile
     from consumer.settings import Settings
 
 app = typer.Typer(
@@ -41,13 +44,13 @@ def settings_now() -> Settings:
     return load_settings()
 
 
-def config_now() -> Config:
-    """The configuration files. Raises ConfigError."""
+def config_now(more_profiles: Sequence[Profile] = ()) -> Config:
+    """The configuration files, and the judges of these profiles too. Raises ConfigError."""
     from consumer import config
     from consumer.resources import resource
 
     folder = os.environ.get("SCORING_CONFIG_DIR") or resource("config")
-    return config.load(Path(folder), os.environ)
+    return config.load(Path(folder), os.environ, more_profiles=more_profiles)
 
 
 async def with_store(look: Any) -> Any:

@@ -17,7 +17,9 @@ from consumer.scoring.criteria import JudgeSettings
 from consumer.scoring.inputs import Inputs, inputs_of
 from consumer.scoring.judgement import Judgement, Sample
 from consumer.scoring.profile import Profile, Seat
+from consumer.scoring.prompt import render
 from consumer.scoring.scorers.base import Subject
+from consumer.scoring.transcript import transcript
 from consumer.scoring.verdict import Verdict
 
 _STATES = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2}
@@ -27,6 +29,15 @@ TotalOf = Callable[[Verdict], int]
 # Samples of one request by their place, for its next attempt: they are paid for.
 _Kept = dict[int, Sample]
 MAX_KEPT_REQUESTS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """Tokens and USD of one sample; USD is None where the price is unknown."""
+
+    input_tokens: int
+    output_tokens: int
+    usd: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +122,22 @@ class Judge:
         if errand.request_id not in self._kept and len(self._kept) >= MAX_KEPT_REQUESTS:
             self._kept.pop(next(iter(self._kept)))
         return self._kept.setdefault(errand.request_id, {})
+
+    def expected(self, subject: Subject, profile: Profile) -> Iterator[Expected]:
+        """What each sample may come to at most, about. Raises JudgeNotConfigured."""
+        template = self.prompts[profile.judge.prompt]
+        prompt = render(template, subject, transcript(subject.session), profile, nonce="")
+        for member in self._members(profile):
+            provider = member.provider
+            read = min(member.line.estimate(provider.model).tokens(prompt), member.budget_tokens)
+            usd = self.prices.cost_usd(
+                provider=provider.name,
+                model=provider.model,
+                input_tokens=read,
+                output_tokens=provider.max_output_tokens,
+            )
+            use = Expected(input_tokens=read, output_tokens=provider.max_output_tokens, usd=usd)
+            yield from [use] * profile.judge.samples
 
     def observe(self) -> None:
         """The state of every line as metrics."""

@@ -50,18 +50,22 @@ class Member:
 
 @dataclass(slots=True)
 class _Usage:
-    """Tokens over all calls for one verdict, the rejected answers' included."""
+    """Tokens and USD over all calls for one verdict, the rejected answers' included."""
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cost_usd: float | None = 0.0
     model: str = ""
 
-    def add(self, completion: Completion) -> None:
+    def add(self, completion: Completion, cost_usd: float | None) -> None:
         self.calls += 1
         self.input_tokens += completion.input_tokens
         self.output_tokens += completion.output_tokens
         self.model = completion.model
+        # Call by call: some prices depend on how long a call's prompt is.
+        if self.cost_usd is not None:
+            self.cost_usd = None if cost_usd is None else self.cost_usd + cost_usd
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,7 +127,7 @@ async def sample(asking: Asking, member: Member) -> Sample:
         calls=usage.calls,
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
-        cost_usd=_cost(asking.prices, member.provider, usage),
+        cost_usd=usage.cost_usd,
         nonce=nonce,
         budget_tokens=member.budget_tokens,
         correction=learnt,
@@ -168,7 +172,7 @@ async def _accepted(
     """The first answer that passes the checks."""
     for _ in range(MAX_ANSWERS):
         completion = await _answer(asking, member, conversation)
-        usage.add(completion)
+        usage.add(completion, _cost(asking.prices, member.provider, completion))
         try:
             return check(completion.text, asking.profile, asking.subject.session, fitted.transcript)
         except VerdictInvalid as error:
@@ -192,12 +196,12 @@ async def _answer(asking: Asking, member: Member, conversation: _Conversation) -
     return completion
 
 
-def _cost(prices: Prices, provider: Provider, usage: _Usage) -> float | None:
+def _cost(prices: Prices, provider: Provider, completion: Completion) -> float | None:
     return prices.cost_usd(
         provider=provider.name,
         model=provider.model,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
+        input_tokens=completion.input_tokens,
+        output_tokens=completion.output_tokens,
     )
 
 

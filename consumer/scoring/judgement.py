@@ -70,7 +70,7 @@ class Judgement:
         """1 - min(1, SD / 25), 0.6 for one sample; 0.2 less where the transcript was elided."""
         sd = self.sd
         agreed = ONE_SAMPLE_CONFIDENCE if sd is None else 1 - min(1.0, sd / WORTHLESS_SD)
-        return max(0.0, agreed - ELIDED_COSTS) if self.elision else agreed
+        return round(max(0.0, agreed - ELIDED_COSTS) if self.elision else agreed, 4)
 
     @property
     def verdict(self) -> Verdict:

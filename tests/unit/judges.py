@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -91,11 +90,10 @@ class FakeSpend:
     takes_s: float = 0.0
     reserved: list[dict[str, Any]] = field(default_factory=list)
     settled: dict[UUID, float] = field(default_factory=dict)
-    _ids: count[int] = field(default_factory=lambda: count(1))
 
     async def reserve(self, **asked: Any) -> UUID | None:
         self.reserved.append(asked)
-        return UUID(int=next(self._ids)) if asked["amount_usd"] <= self.room_usd else None
+        return UUID(int=len(self.reserved)) if asked["amount_usd"] <= self.room_usd else None
 
     async def settle(self, reservation_id: UUID, spent_usd: float) -> None:
         await asyncio.sleep(self.takes_s)
@@ -107,7 +105,7 @@ class FakeSpend:
     @property
     def spent(self) -> list[float]:
         """What was booked for each reservation, in their order."""
-        return [self.settled[UUID(int=n + 1)] for n in range(len(self.settled))]
+        return [self.settled[reservation] for reservation in sorted(self.settled)]
 
 
 def now() -> float:

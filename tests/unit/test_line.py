@@ -445,24 +445,22 @@ async def test_those_who_wait_for_tokens_go_on_as_soon_as_an_answer_was_short() 
 
 
 @virtually
-async def test_who_is_cancelled_while_waiting_for_tokens_takes_no_request() -> None:
-    asked = line(requests=limiter(60), tokens=limiter(6000), account=account(spend := FakeSpend()))
-    assert asked.requests is not None
+async def test_who_is_cancelled_while_waiting_for_tokens_takes_nothing() -> None:
+    asked = line(tokens=limiter(6000), account=account(spend := FakeSpend()))
     assert asked.tokens is not None
     asked.tokens.charge(5000)
     waiting = asyncio.create_task(asked.ask(provider := answering(), question()))
     await asyncio.sleep(1)
-    assert (asked.tokens.waiting, asked.requests.available) == (1, pytest.approx(10))
+    assert asked.tokens.waiting == 1
     left = asked.tokens.available
     await cancelled(waiting)
     assert (asked.tokens.waiting, asked.concurrency.in_flight) == (0, 0)
-    assert asked.requests.available == pytest.approx(10)
     assert asked.tokens.available == left
     assert (provider.calls, spend.reserved) == ([], [])
 
 
 @virtually
-async def test_a_request_taken_in_vain_is_given_back() -> None:
+async def test_a_request_of_the_minute_s_taken_in_vain_is_given_back() -> None:
     asked = line(requests=limiter(6), tokens=limiter(6000))  # one request at once
     assert asked.requests is not None
     assert asked.tokens is not None
@@ -472,17 +470,6 @@ async def test_a_request_taken_in_vain_is_given_back() -> None:
     assert asked.requests.available == pytest.approx(0, abs=0.01)
     await cancelled(waiting)
     assert asked.requests.available == pytest.approx(1, abs=0.01)
-
-
-@virtually
-async def test_tokens_without_requests_can_be_waited_for_in_vain_too() -> None:
-    asked = line(tokens=limiter(6000))
-    assert asked.tokens is not None
-    asked.tokens.charge(5000)
-    waiting = asyncio.create_task(asked.ask(answering(), question()))
-    await asyncio.sleep(1)
-    await cancelled(waiting)
-    assert asked.tokens.waiting == 0
 
 
 # --- The account -------------------------------------------------------------------------------
