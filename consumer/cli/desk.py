@@ -108,10 +108,11 @@ async def _judged(
     quiet: bool,
 ) -> list[DeskScore]:
     """Every file by every profile, a few at a time; the estimate is told before the first."""
-    from consumer import desk, terminal
+    from consumer import desk, logs, terminal
     from consumer.judge.line import Account
     from consumer.judges import DeskSpend, open_judge, prices
 
+    logs.set_up("WARNING", "console")
     config = config_now(profiles)
     known = prices(config)
     account = None if max_cost is None else Account(spend=DeskSpend(), cap_usd=max_cost)

@@ -32,9 +32,10 @@ def check(as_json: Json = False) -> None:
 
     Example: `score-consumer check`. Exits with 1 where something does not answer.
     """
-    from consumer import checks, terminal
+    from consumer import checks, logs, terminal
 
     settings, config = settings_now(), config_now()
+    logs.set_up("CRITICAL", "console")  # what is wrong is told by the checks themselves
 
     async def all_checks() -> list[Check]:
         found = []
@@ -65,11 +66,13 @@ def replay(
 
     Example: `score-consumer replay 1c0e4bb2-... --send`. Exits with 1 where it does not match.
     """
+    from consumer import logs
     from consumer import replay as replaying
 
     async def rebuild(store: Store) -> list[Replayed]:
         return await replaying.rebuild(store, score)
 
+    logs.set_up("WARNING", "console")
     replayed = asyncio.run(with_store(rebuild))
     answers = asyncio.run(_sent(replayed, max_cost)) if send else []
     if as_json:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from consumer.errors import (
 from consumer.judge import sample as module
 from consumer.judge.sample import Asking, Member, sample
 from consumer.ports import ChatMessage, Completion
-from consumer.scoring.elision import estimated_tokens, fit
+from consumer.scoring.elision import Fitted, estimated_tokens, fit
 from consumer.scoring.inputs import inputs_of, request_sha256
 from consumer.scoring.judgement import Sample
 from consumer.scoring.prompt import correction
@@ -189,6 +190,23 @@ async def test_a_session_that_cannot_be_shortened_enough_is_never_sent() -> None
     assert measured("judge_elided_total") == before
 
 
+@pytest.mark.parametrize(("limit", "beside"), [(0, True), (10**9, False)], ids=["large", "small"])
+async def test_a_large_prompt_is_made_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch, limit: int, beside: bool
+) -> None:
+    threads: list[int] = []
+
+    def fit_somewhere(*args: Any, **kwargs: Any) -> Fitted:
+        threads.append(threading.get_ident())
+        return fit(*args, **kwargs)
+
+    monkeypatch.setattr(module, "fit", fit_somewhere)
+    monkeypatch.setattr(module, "LARGE_BYTES", limit)
+    await ask(completion())
+    (thread,) = threads
+    assert (thread != threading.get_ident()) is beside
+
+
 # --- Answers that don't pass -------------------------------------------------------------------
 
 
@@ -224,15 +242,9 @@ async def test_an_empty_answer_is_shown_as_such() -> None:
 
 async def test_three_invalid_answers_are_enough() -> None:
     error, provider = await fail(INVALID)
-    assert str(error) == f"no valid verdict in 3 answers: {WHAT_WAS_WRONG}"
+    # Published, so it holds nothing of the answer, nor of the problems, which quote it.
+    assert str(error) == "no valid verdict in 3 answers; the log tells why"
     assert len(provider.calls) == 3
-
-
-async def test_the_message_of_invalid_output_is_short_and_keeps_the_answer_out() -> None:
-    wrong = {f"criterion-{n}": criterion_answer() for n in range(200)}
-    error, _ = await fail(completion(f"SECRET OF THE SESSION {answer_json(criteria=wrong)}"))
-    assert len(str(error)) < 1100
-    assert "SECRET" not in str(error)
 
 
 async def test_usage_is_summed_over_all_answers() -> None:
@@ -269,9 +281,10 @@ async def test_room_is_doubled_once_and_for_cut_off_answers_only() -> None:
     cut = completion("{", truncated=True)
     _, provider = await ask(INVALID, cut, completion())
     assert [call.max_tokens for call in provider.calls] == [1000, 1000, 2000]
-    error, provider = await fail(cut)
+    _, provider = await fail(cut)
     assert [call.max_tokens for call in provider.calls] == [1000, 2000, 2000]
-    assert str(error) == "no valid verdict in 3 answers: the answer was cut off after 2000 tokens"
+    told = provider.calls[2].messages[-1].text
+    assert told == correction(["the answer was cut off after 2000 tokens"])
 
 
 async def test_a_complete_answer_counts_though_cut_off_later() -> None:
