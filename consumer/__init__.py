@@ -3,11 +3,13 @@
 events, cloudevents   what is asked and answered on Kafka
 intake                Kafka to score_requests
 worker                claims requests, runs the pipeline, stores its outcome
-pipeline, judge       one request, from session to outcome
+pipeline              one request, from session to outcome
+judge/, limits/       asking a judge, and how much a provider can bear
 scoring/              the pure rules: the same session and verdict always give the same score
 outgoing, relay       the outbox, and its way to Kafka
 edges/                history, judge providers, postgres, kafka: thin translations
-app, cli              the only places that wire things together
+app, judges, cli/     the only places that wire things together
+desk, checks, replay  commands without the loops: score files, try servers, ask a judge again
 """
 
 __version__ = "0.1.0"

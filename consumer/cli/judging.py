@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
@@ -32,10 +33,10 @@ def check(as_json: Json = False) -> None:
 
     Example: `score-consumer check`. Exits with 1 where something does not answer.
     """
-    from consumer import checks, logs, terminal
+    from consumer import checks, terminal
 
     settings, config = settings_now(), config_now()
-    logs.set_up("CRITICAL", "console")  # what is wrong is told by the checks themselves
+    logging.disable()  # what is wrong is told by the checks themselves
 
     async def all_checks() -> list[Check]:
         found = []

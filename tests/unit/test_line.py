@@ -489,8 +489,9 @@ def costing(spend: FakeSpend, **changes: Any) -> Line:
 @virtually
 async def test_the_worst_is_reserved_and_the_truth_is_booked() -> None:
     spend = FakeSpend()
-    read, written = measured("judge_tokens_total", direction="input"), measured(
-        "judge_tokens_total", direction="output"
+    read, written = (
+        measured("judge_tokens_total", direction="input"),
+        measured("judge_tokens_total", direction="output"),
     )
     usd = measured("judge_cost_usd_total")
     await ask(costing(spend), completion(input_tokens=90, output_tokens=50))
@@ -570,9 +571,7 @@ async def test_a_call_that_would_pass_the_cap_is_not_made() -> None:
     provider = answering()
     with pytest.raises(BudgetExhausted) as raised:
         await asked.ask(provider, question())
-    assert str(raised.value) == (
-        "judge main may cost 7.5 USD a day (UTC); 0.7000 more is too much"
-    )
+    assert str(raised.value) == ("judge main may cost 7.5 USD a day (UTC); 0.7000 more is too much")
     assert provider.calls == []
     assert measured("judge_budget_exhausted_total", provider="main") == before + 1
     assert (asked.concurrency.in_flight, asked.breaker.state) == (0, State.CLOSED)

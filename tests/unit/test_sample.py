@@ -347,9 +347,7 @@ async def test_the_key_is_neither_logged_nor_told(
     ) as client:
         provider = OpenAIProvider(client=client, name="main", model="m", max_output_tokens=256)
         with pytest.raises(error) as raised:
-            await sample(
-                asking(), Member(line=line(), provider=provider, context_window=128_000)
-            )
+            await sample(asking(), Member(line=line(), provider=provider, context_window=128_000))
     assert sent
     assert set(sent) == {f"Bearer {key}"}
     assert logged
