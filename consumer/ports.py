@@ -41,6 +41,11 @@ class Completion:
     output_tokens: int
     truncated: bool
 
+    @property
+    def tells_usage(self) -> bool:
+        """Some servers do not count: 0 tokens are then no fact, and cost nobody knows what."""
+        return self.input_tokens > 0
+
 
 class Provider(Protocol):
     """One judge model behind one provider. It never retries by itself."""

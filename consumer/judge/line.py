@@ -203,7 +203,8 @@ class Line:
         """Reserves the worst case, and books what the call came to, however it ended."""
         bill = _Bill(name=self.name, provider=provider, prices=self.prices)
         prompt_tokens = self.estimate(provider.model).tokens(question.text)
-        reservation = await self._reserve(bill.usd(prompt_tokens, question.max_tokens), question)
+        worst = bill.usd(prompt_tokens, question.max_tokens)
+        reservation = await self._reserve(worst, question)
         # Until the answer tells better: of what is cut off, the prompt may have been billed.
         spent = bill.usd(prompt_tokens, 0)
         try:
@@ -218,7 +219,9 @@ class Line:
         finally:
             if reservation is not None:
                 # Not to be cancelled half-way: the money would stay reserved until the lease ends.
-                await asyncio.shield(self._settle(reservation, spent or 0.0))
+                # An answer that does not tell its usage is taken for the longest.
+                booked = worst if spent is None else spent
+                await asyncio.shield(self._settle(reservation, booked or 0.0))
 
     async def _reserve(self, usd: float | None, question: Question) -> UUID | None:
         account, errand = self.account, question.errand
@@ -276,7 +279,7 @@ class _Bill:
         read, written = self.completion.input_tokens, self.completion.output_tokens
         metrics.JUDGE_TOKENS.labels("input").inc(read)
         metrics.JUDGE_TOKENS.labels("output").inc(written)
-        usd = self.usd(read, written)
+        usd = self.usd(read, written) if self.completion.tells_usage else None
         if usd is None:
             metrics.JUDGE_UNPRICED.inc()
         else:

