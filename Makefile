@@ -4,6 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Many tests wait, so that two cores have work for three.
+WORKERS ?= 3
+
+# The tests start the program a hundred times: it shall not be compiled each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check unit cover bench-rules lock clean
@@ -33,7 +38,7 @@ check: $(VENV)/dev.stamp ## Lint, format, types, import rules, schemas.
 
 cover: $(VENV)/dev.stamp ## All tests, with branch coverage at its marks.
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage run -m pytest --numprocesses=$(WORKERS) --dist=worksteal
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --fail-under=90
 	$(BIN)/coverage report --fail-under=100 --include='consumer/scoring/*,consumer/pipeline.py'

@@ -43,12 +43,13 @@ async def check_promises(stage: Stage, requests: list[UUID]) -> None:
 
 
 async def test_killed_while_the_judge_thinks(stage: Stage) -> None:
-    stage.stand_ins.judge_delay_s = 1.0
+    stage.stand_ins.judge_delay_s = 30
     process = stage.process()
     await asyncio.to_thread(process.start)
     requests = await ask_all(stage, 6)
     await judged(stage, 6)
     await asyncio.to_thread(process.kill)
+    stage.stand_ins.judge_delay_s = 0
     assert await stage.rows("SELECT * FROM session_scores") == []
     async with stage.consumer():
         await check_promises(stage, requests)
@@ -105,13 +106,14 @@ async def test_sigterm_gives_back_at_once_what_takes_too_long(stage: Stage) -> N
 
 
 async def test_a_frozen_process_can_not_finish_what_another_took_over(stage: Stage) -> None:
-    stage.stand_ins.judge_delay_s = 1.5
+    stage.stand_ins.judge_delay_s = 3
     frozen = stage.process(lease_seconds=1)
     await asyncio.to_thread(frozen.start)
     requests = await ask_all(stage, 3)
     await judged(stage, 3)
     assert frozen.pid
     os.kill(frozen.pid, signal.SIGSTOP)
+    stage.stand_ins.judge_delay_s = 0
     try:
         async with stage.consumer(lease_seconds=1):
             await check_promises(stage, requests)

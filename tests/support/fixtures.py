@@ -1,16 +1,17 @@
 """Fixtures for tests on a real broker and a real database.
 
-The servers start once a session, when the first test asks for one. Each test gets topics and a
-database of its own, so that tests run in any order. A test that stops or kills one of the servers
-need not start it again: the next test's fixtures do.
+The servers start once a run, when the first test asks for one; all of xdist's workers share them.
+Each test gets topics and a database of its own, so that tests run in any order and side by side.
+A test that stops or kills its broker takes `kafka_process`, and gets one that no other test uses.
 """
 
-import asyncio
 import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
@@ -21,7 +22,15 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from consumer.demo.servers import create_topics
 from tests.support import stage as stages
-from tests.support.servers import KafkaServer, PostgresServer, kafka_server, postgres_server
+from tests.support.servers import (
+    KAFKA_PROCESSES,
+    KafkaProcess,
+    KafkaServer,
+    PostgresServer,
+    kafka_server,
+    postgres_server,
+    shared,
+)
 from tests.support.stand_ins import stand_ins
 from tests.support.topics import Topics
 
@@ -31,6 +40,19 @@ _SERVERS = pytest.StashKey[dict[str, str]]()
 def pytest_configure(config: pytest.Config) -> None:
     """Makes room for the names of the servers that this run starts."""
     config.stash[_SERVERS] = {}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tells xdist, if this is one of its workers, which servers it used."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["servers"] = session.config.stash[_SERVERS]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Hears the same from a worker of xdist; one that crashed says nothing."""
+    node.config.stash[_SERVERS].update(getattr(node, "workeroutput", {}).get("servers", {}))
 
 
 def pytest_terminal_summary(
@@ -53,31 +75,72 @@ def servers_dir() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def kafka(servers_dir: Path, pytestconfig: pytest.Config) -> Iterator[KafkaServer]:
-    """The session's broker."""
-    with kafka_server(servers_dir) as server:
+def run_dir(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of this run have in common, and no other run has."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if hasattr(pytestconfig, "workerinput") else own
+
+
+@pytest.fixture(scope="session")
+def shared_kafka(
+    servers_dir: Path, run_dir: Path, pytestconfig: pytest.Config
+) -> Iterator[KafkaServer]:
+    """The run's broker."""
+    start = partial(kafka_server, servers_dir)
+    with shared(KafkaServer, run_dir / "kafka", start) as server:
         pytestconfig.stash[_SERVERS]["kafka"] = _label(server)
         yield server
 
 
 @pytest.fixture(scope="session")
-def postgres(servers_dir: Path, pytestconfig: pytest.Config) -> Iterator[PostgresServer]:
-    """The session's PostgreSQL. For tables of your own take `database`."""
-    with postgres_server(servers_dir) as server:
+def postgres(
+    servers_dir: Path, run_dir: Path, pytestconfig: pytest.Config
+) -> Iterator[PostgresServer]:
+    """The run's PostgreSQL. For tables of your own take `database`."""
+    start = partial(postgres_server, servers_dir)
+    with shared(PostgresServer, run_dir / "postgres", start) as server:
         pytestconfig.stash[_SERVERS]["postgres"] = _label(server)
         yield server
 
 
+@pytest.fixture(scope="session")
+def harmed_kafka(shared_kafka: KafkaServer, servers_dir: Path) -> Iterator[KafkaProcess]:
+    """A broker like the run's, for tests that stop or kill it; see `kafka_process`."""
+    if shared_kafka.kind not in KAFKA_PROCESSES:
+        pytest.skip(f"{shared_kafka.kind}: not ours to stop")
+    with KAFKA_PROCESSES[shared_kafka.kind](servers_dir / "harmed") as process:
+        yield process
+
+
+@pytest.fixture
+def kafka_process(harmed_kafka: KafkaProcess) -> KafkaProcess:
+    """The process of the test's broker, to be stopped and killed: no other test uses it meanwhile.
+
+    The next test's fixtures start it again. Skips the test if there is none that is ours.
+    """
+    harmed_kafka.start()
+    return harmed_kafka
+
+
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest, shared_kafka: KafkaServer) -> KafkaServer:
+    """The test's broker: the run's one unless the test takes `kafka_process`."""
+    if "kafka_process" not in request.fixturenames:
+        return shared_kafka
+    process = request.getfixturevalue("kafka_process")
+    return replace(shared_kafka, bootstrap=process.bootstrap)
+
+
 @pytest.fixture
 def idempotent_kafka(kafka: KafkaServer) -> KafkaServer:
-    """The session's broker if it takes idempotent producers, else the test is skipped."""
+    """The test's broker if it takes idempotent producers, else the test is skipped."""
     if not kafka.idempotent:
         pytest.skip(f"{kafka.kind} has no idempotent producer ({kafka.why})")
     return kafka
 
 
 @pytest_asyncio.fixture
-async def topics(kafka: KafkaServer) -> AsyncIterator[Topics]:
+async def topics(kafka: KafkaServer, shared_kafka: KafkaServer) -> AsyncIterator[Topics]:
     """Topics of the test's own, deleted afterwards."""
     test = uuid4().hex[:12]
     names = Topics(
@@ -88,17 +151,16 @@ async def topics(kafka: KafkaServer) -> AsyncIterator[Topics]:
         overridden=f"{test}.score.overridden",
         dlq=f"{test}.score.requested.dlq",
     )
-    await _revive(kafka)
     await create_topics(kafka.bootstrap, astuple(names))
     yield names
-    await _revive(kafka)
-    async with _kafka_admin(kafka) as admin:
-        await admin.delete_topics(list(astuple(names)))
+    if kafka is shared_kafka:  # the other one may be dead by now
+        async with _kafka_admin(kafka) as admin:
+            await admin.delete_topics(list(astuple(names)))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def migrated_template(postgres: PostgresServer) -> AsyncIterator[str]:
-    """Name of a database with all migrations, made once a session; `database` clones it."""
+    """Name of a database with all migrations, made once a process; `database` clones it."""
     # Not at the top: tests that need no database shall not depend on its code.
     from consumer.edges.postgres import migrations
 
@@ -127,7 +189,6 @@ async def _fresh_database(
 
 
 async def _execute(postgres: PostgresServer, statement: str) -> None:
-    await _revive(postgres)
     connection = await asyncpg.connect(postgres.dsn)
     try:
         await connection.execute(statement)
@@ -143,12 +204,6 @@ async def _kafka_admin(kafka: KafkaServer) -> AsyncIterator[AIOKafkaAdminClient]
         yield admin
     finally:
         await admin.close()
-
-
-async def _revive(server: KafkaServer | PostgresServer) -> None:
-    """Starts a server of ours again if a test left it dead."""
-    if server.process:
-        await asyncio.to_thread(server.process.start)
 
 
 def _dsn(postgres: PostgresServer, database: str) -> str:

@@ -2,16 +2,20 @@
 
 Kafka: `KAFKA_BOOTSTRAP_SERVERS`, Docker, Apache Kafka by Maven, Tansu. PostgreSQL: `DATABASE_URL`,
 Docker, the embedded one. Each server tells in `why` what was tried before it.
+
+A run in several processes has one of each, see `shared`.
 """
 
+import fcntl
 import functools
+import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -30,27 +34,27 @@ DockerClient().client.ping()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaServer:
-    """A broker for tests. `process` is set if it is ours to stop, kill and start again."""
+    """A broker for tests."""
 
     bootstrap: str
     kind: Literal["environment", "docker", "apache", "tansu"]
     idempotent: bool  # whether it takes an idempotent producer
-    process: ApacheKafka | EmbeddedKafka | None = None
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresServer:
-    """A PostgreSQL for tests, by the URL of a superuser or of a user who may create databases.
-
-    `process` is set if it is ours to stop, kill and start again.
-    """
+    """A PostgreSQL for tests, by the URL of a superuser or of a user who may create databases."""
 
     dsn: str
     kind: Literal["environment", "docker", "embedded"]
-    process: EmbeddedPostgres | None = None
     why: str = ""
 
+
+KafkaProcess = ApacheKafka | EmbeddedKafka
+
+#: The kinds of broker that are ours to stop, kill and start again.
+KAFKA_PROCESSES: dict[str, type[KafkaProcess]] = {"apache": ApacheKafka, "tansu": EmbeddedKafka}
 
 Server = TypeVar("Server", KafkaServer, PostgresServer)
 Candidate = Callable[[Path], AbstractContextManager[Server]]
@@ -70,6 +74,35 @@ def postgres_server(data_dir: Path) -> Iterator[PostgresServer]:
     candidates = (_postgres_of_environment, _postgres_in_docker, _embedded_postgres)
     with ExitStack() as stack:
         yield _first(candidates, data_dir, stack)
+
+
+@contextmanager
+def shared(
+    kind: type[Server], note: Path, start: Callable[[], AbstractContextManager[Server]]
+) -> Iterator[Server]:
+    """The one server of all processes that pass the same `note`.
+
+    Who asks first starts it and writes it down in `note`; at the end that one waits for all others
+    before it ends the server. Using takes a shared lock, starting and ending an exclusive one.
+    """
+    with note.with_suffix(".lock").open("w") as lock:
+        while True:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            if note.exists():
+                yield kind(**json.loads(note.read_text()))
+                return
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # Taking it let go of the shared one: another may have started the server meanwhile.
+            if not note.exists():
+                break
+        with start() as server:
+            note.write_text(json.dumps(asdict(server)))
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            try:
+                yield server
+            finally:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                note.unlink()
 
 
 def _first(candidates: Sequence[Candidate[Server]], data_dir: Path, stack: ExitStack) -> Server:
@@ -130,23 +163,19 @@ def _apache_kafka(data_dir: Path) -> Iterator[KafkaServer]:
     if missing := [name for name in ("java", "mvn") if not shutil.which(name)]:
         raise ServerError(f"{' and '.join(missing)} not installed")
     with ApacheKafka(data_dir / "apache") as process:
-        yield KafkaServer(
-            bootstrap=process.bootstrap, kind="apache", idempotent=True, process=process
-        )
+        yield KafkaServer(bootstrap=process.bootstrap, kind="apache", idempotent=True)
 
 
 @contextmanager
 def _tansu(data_dir: Path) -> Iterator[KafkaServer]:
     with EmbeddedKafka(data_dir / "tansu") as process:
-        yield KafkaServer(
-            bootstrap=process.bootstrap, kind="tansu", idempotent=False, process=process
-        )
+        yield KafkaServer(bootstrap=process.bootstrap, kind="tansu", idempotent=False)
 
 
 @contextmanager
 def _embedded_postgres(data_dir: Path) -> Iterator[PostgresServer]:
     with EmbeddedPostgres(data_dir / "postgres") as process:
-        yield PostgresServer(dsn=process.dsn, kind="embedded", process=process)
+        yield PostgresServer(dsn=process.dsn, kind="embedded")
 
 
 @contextmanager

@@ -21,7 +21,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]*_”’»]*\s+|[。！？।�
 # A shorter line is not broken by an editor's margin: its end is an end.
 _WRAPPED_CHARACTERS = 60
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
-PUNCTUATION = "".join(
+_PUNCTUATION = "".join(
     chr(code)
     for code in chain(range(0x3100), range(0xFE10, 0xFFF0))
     if unicodedata.category(chr(code))[0] in "PS"
@@ -85,6 +85,13 @@ def sentences(text: str) -> Iterator[str]:
 def spaced(text: str) -> Iterator[str]:
     """Words between spaces, without those of scripts that have no spaces."""
     return filter(_LETTER_OR_DIGIT.search, UNSPACED_RUN.sub(" ", text).split())
+
+
+def bare(word: str) -> str:
+    """The word without punctuation at its ends."""
+    if word[0].isalnum() and word[-1].isalnum():  # most have none, and to strip takes its time
+        return word
+    return word.strip(_PUNCTUATION)
 
 
 def count_words(text: str, characters_per_word: float) -> float:
