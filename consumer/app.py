@@ -14,8 +14,8 @@ import structlog
 import uvicorn
 from asyncpg import Pool
 
-from consumer import __version__, metrics
-from consumer.api.health import Health, api
+from consumer import __version__, failpoints, metrics
+from consumer.api.health import Health, probes
 from consumer.api.server import Server
 from consumer.config import Config
 from consumer.edges.history.tarsy_python import TarsyPythonHistory
@@ -92,6 +92,7 @@ async def run(settings: Settings, config: Config, roles: frozenset[Role]) -> Non
     lifecycle, health = Lifecycle(), Health()
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, lifecycle.stop.set)
+    failpoints.arm(failpoints.parse(settings.failpoints))
     log.info("starting", version=__version__, roles=sorted(roles), owner=settings.owner)
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(_http_server(settings, health, lifecycle))
@@ -113,7 +114,7 @@ async def _http_server(
     """Serves probes and metrics from the first moment to the last."""
     server = Server(
         uvicorn.Config(
-            api(health),
+            probes(health),
             host=settings.http_host,
             port=settings.http_port,
             log_config=None,
@@ -160,7 +161,7 @@ async def _open_store(
 
     Raises ConfigError where waiting does not help.
     """
-    backoff = Backoff("start", Heartbeat("start", limit_s=LOOP_SILENT_S))
+    backoff = Backoff("start", Heartbeat("start", limit_s=LOOP_SILENT_S), lifecycle.stop)
     opened: _Opened | None = None
     health.not_ready("postgres", "not connected yet")
     while not lifecycle.stop.is_set():
@@ -341,7 +342,7 @@ class _Parts:
         heartbeat = self._heartbeat("figures")
 
         async def run(stop: asyncio.Event) -> None:
-            backoff = Backoff("figures", heartbeat)
+            backoff = Backoff("figures", heartbeat, stop)
             while not stop.is_set():
                 async with backoff.bear():
                     await self._look(intake)

@@ -37,7 +37,7 @@ from consumer.errors import (
     NotReachable,
 )
 from consumer.judge.estimate import TokenEstimate
-from consumer.limits.breaker import Breaker, State
+from consumer.limits.breaker import Breaker, Permit, State
 from consumer.limits.concurrency import AdaptiveConcurrency
 from consumer.limits.rate import RateLimiter
 from consumer.ports import ChatMessage, Completion, Errand, Prices, Provider, Spend
@@ -125,7 +125,7 @@ class Line:
             permit.dropped()
             raise
         except JudgeUnavailable as error:
-            permit.failed()
+            self._failed(permit)
             if self.held:
                 raise self._held(f"failed and is left alone: {error}") from error
             raise
@@ -134,6 +134,11 @@ class Line:
             raise
         permit.succeeded()
         return completion
+
+    def _failed(self, permit: Permit) -> None:
+        opened = self.breaker.opened_total
+        permit.failed()
+        metrics.JUDGE_BREAKER_OPENED.labels(self.name).inc(self.breaker.opened_total - opened)
 
     def _held(self, why: str) -> JudgeHeld:
         wait_s = min(self.breaker.retry_after_s, WAIT_FOR_PROBE_S)
@@ -182,7 +187,7 @@ class Line:
                     raise
             slot.succeeded()
         estimate.learn(question.text, completion.input_tokens)
-        if self.tokens is not None:
+        if self.tokens is not None and completion.tells_usage:
             # Those who wait are told: most answers are far shorter than they might be.
             self.tokens.refund(tokens - completion.input_tokens - completion.output_tokens)
         return completion

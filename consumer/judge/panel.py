@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from consumer import metrics
 from consumer.errors import JudgeNotConfigured, JudgeUnavailable
 from consumer.judge.line import Line
-from consumer.judge.sample import TEMPERATURE, Asking, Member, sample
+from consumer.judge.sample import TEMPERATURE, Asking, Member, beside, sample
 from consumer.limits.breaker import State
 from consumer.ports import Errand, Prices
+from consumer.scoring import injection
 from consumer.scoring.criteria import JudgeSettings
 from consumer.scoring.inputs import Inputs, inputs_of
 from consumer.scoring.judgement import Judgement, Sample
@@ -115,7 +116,8 @@ class Judge:
         except TimeoutError as error:
             raise JudgeUnavailable(f"no verdict within {errand.left_s:.0f} s") from error
         self._kept.pop(errand.request_id, None)
-        return judgement, inputs
+        flags = await beside(inputs, injection.flags, subject.session)
+        return replace(judgement, flags=flags), inputs
 
     def _keep(self, errand: Errand) -> _Kept:
         """Where this request's samples are kept; the oldest request's are forgotten."""

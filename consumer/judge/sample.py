@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import Any, TypeVar
 
 import structlog
 
@@ -22,6 +24,7 @@ from consumer.scoring.scorers.base import Subject
 from consumer.scoring.verdict import Verdict, VerdictInvalid, check, output_schema
 
 log = structlog.get_logger()
+T = TypeVar("T")
 
 MAX_ANSWERS = 3
 LOGGED_CHARACTERS = 1000
@@ -30,7 +33,7 @@ NONCE_BYTES = 16
 TEMPERATURE = 0.0
 # Of the context, for what tokens are estimated wrongly and for corrections.
 SPARE_SHARE = 0.1
-# A prompt of this size takes some 10 ms.
+# To look through a session of this size takes some 10 ms.
 LARGE_BYTES = 1_000_000
 
 
@@ -115,7 +118,7 @@ async def sample(asking: Asking, member: Member) -> Sample:
     """
     nonce = secrets.token_hex(NONCE_BYTES)
     learnt = member.line.estimate(member.provider.model).correction
-    fitted = await _prepared(asking, member, nonce, learnt)
+    fitted = await beside(asking.inputs, _fitted, asking, member, nonce, learnt)
     conversation = _Conversation(prompt=fitted.prompt, max_tokens=member.provider.max_output_tokens)
     usage = _Usage()
     verdict = await _accepted(asking, member, conversation, fitted, usage)
@@ -142,11 +145,11 @@ async def sample(asking: Asking, member: Member) -> Sample:
     )
 
 
-async def _prepared(asking: Asking, member: Member, nonce: str, learnt: float) -> Fitted:
-    """The prompt; made beside the event loop where that takes long."""
-    if len(asking.inputs.content) < LARGE_BYTES:
-        return _fitted(asking, member, nonce, learnt)
-    return await asyncio.to_thread(_fitted, asking, member, nonce, learnt)
+async def beside(inputs: Inputs, work: Callable[..., T], *args: Any) -> T:
+    """What the work answers; done beside the event loop where it takes long."""
+    if len(inputs.content) < LARGE_BYTES:
+        return work(*args)
+    return await asyncio.to_thread(work, *args)
 
 
 def _fitted(asking: Asking, member: Member, nonce: str, learnt: float) -> Fitted:

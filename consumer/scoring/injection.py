@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Literal
@@ -27,6 +27,9 @@ Kind = Literal["verdict", "order", "fence", "placeholder", "chat_template", "hid
 
 # Enough to look into any session; a flood of planted flags must not flood the table.
 MAX_FLAGS = 50
+GROUP_CHARACTERS = 200_000
+# Of a part that is longer than two of these only the ends are looked at. A judge rarely sees more.
+END_CHARACTERS = 200_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,24 +46,48 @@ class Flag:
     excerpt: str
 
 
+# Where a text stands, and the text.
+_Shown = tuple[Part, int | None, str]
+
+
 def flags(session: Session) -> tuple[Flag, ...]:
     """One flag for each kind in each suspicious part, in the order of the session; at most 50."""
-    parts = list(_parts(session))
-    # Most sessions are innocent: one look at everything is quicker than one at every part.
-    if not _suspicious("\n.\n".join(text for _, _, text in parts)):
-        return ()
     found = (
         Flag(part=part, step=step, kind=kind, excerpt=shown)
-        for part, step, text in parts
+        for group in _groups(_parts(session))
+        # Most are innocent: one look at many parts is quicker than one at each.
+        if _suspicious("\n.\n".join(text for _, _, text in group))
+        for part, step, text in group
         for kind, shown in _suspicions(text)
     )
     return tuple(islice(found, MAX_FLAGS))
 
 
+def _groups(parts: Iterable[_Shown]) -> Iterator[list[_Shown]]:
+    """The parts in groups of about so many characters: nobody waits long for any of them."""
+    group: list[_Shown] = []
+    size = 0
+    for part, step, text in parts:
+        group.append((part, step, _ends(text)))
+        size += len(text)
+        if size > GROUP_CHARACTERS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _ends(text: str) -> str:
+    """What is looked at of a text: all, but of very long ones the beginning and the end."""
+    if len(text) <= 2 * END_CHARACTERS:
+        return text
+    return f"{text[:END_CHARACTERS]}\n{text[-END_CHARACTERS:]}"
+
+
 # --- What is looked at ---------------------------------------------------------------------------
 
 
-def _parts(session: Session) -> Iterator[tuple[Part, int | None, str]]:
+def _parts(session: Session) -> Iterator[_Shown]:
     """All that a prompt shows of the session."""
     yield "alert", None, "\n".join(_strings(session.alert_data))
     yield "runbook", None, session.runbook_url or ""

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from consumer.scoring.aggregate import JudgeView
 from consumer.scoring.elision import Elision
+from consumer.scoring.injection import Flag
 from consumer.scoring.rounding import round_half_up
 from consumer.scoring.verdict import MAX_APPROACHES, Approach, MissingTool, Verdict
 
@@ -49,10 +50,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """At least one sample, and the total that each of them alone would come to (0-100)."""
+    """At least one sample, and the total that each of them alone would come to (0-100).
+
+    `flags` tell what in the session looks as if it was meant for the judge.
+    """
 
     samples: tuple[Sample, ...]
     totals: tuple[int, ...]
+    flags: tuple[Flag, ...] = ()
 
     @property
     def sd(self) -> float | None:

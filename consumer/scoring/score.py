@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from consumer.scoring.aggregate import RiskReason, Total
-from consumer.scoring.injection import flags as injection_flags
 from consumer.scoring.inputs import Inputs
 from consumer.scoring.judgement import Judgement, Sample, total_cost_usd
 from consumer.scoring.profile import Method, Profile
@@ -132,7 +131,9 @@ def new_score(
         samples=_samples(judgement),
         elision=elision.as_json() if elision else None,
         injection_suspected=judgement.injection_suspected if judgement else False,
-        injection_flags=_flags(subject.session) if judgement else (),
+        injection_flags=tuple(
+            storable_json(asdict(flag)) for flag in (judgement.flags if judgement else ())
+        ),
         facts=_facts(subject.session, subject.cost_usd),
         missing_tools=judgement.missing_tools if judgement else (),
         approaches=judgement.approaches if judgement else (),
@@ -201,11 +202,6 @@ def _sample(sample: Sample, total: int) -> dict[str, Any]:
         "request_sha256": sample.request_sha256,
         "inputs_sha256": sample.inputs_sha256,
     }
-
-
-def _flags(session: Session) -> tuple[dict[str, Any], ...]:
-    """What in the session looks as if it was meant for the judge."""
-    return tuple(storable_json(asdict(flag)) for flag in injection_flags(session))
 
 
 def _facts(session: Session, cost_usd: float | None) -> SessionFacts:
