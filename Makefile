@@ -11,7 +11,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit cover bench-rules lock clean
+.PHONY: help demo local-judge test check unit cover bench-rules lock clean
 
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ $(VENV)/%.stamp: requirements/%.txt pyproject.toml
 
 demo: $(VENV)/demo.stamp ## Run everything on this machine, on embedded servers. ONCE=1 ends by itself.
 	@exec $(BIN)/score-consumer demo $(if $(ONCE),--once)
+
+local-judge: $(VENV)/local-judge.stamp ## The demo with a small local model as judge (builds llama.cpp: minutes).
+	@exec $(BIN)/python -m consumer.demo.local_judge
 
 test: check cover ## All checks and tests.
 
@@ -58,6 +61,9 @@ lock: ## Pin all dependencies by hash (needs uv).
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --no-annotate pyproject.toml requirements/build.in --extra demo --extra dev \
 		-c requirements/demo.txt -o requirements/dev.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --no-annotate pyproject.toml requirements/build.in --extra demo \
+		--extra local-judge -c requirements/demo.txt -o requirements/local-judge.txt
 
 clean: ## Remove what was made here.
 	rm -rf $(VENV) .cache .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
