@@ -63,8 +63,8 @@ class Seen:
         )
 
 
-async def run(*, once: bool) -> int:
-    """Runs the demo; answers the exit code: 0 where every request got its one answer."""
+async def run(*, once: bool, limit_s: float = ANSWER_LIMIT_S) -> int:
+    """Runs the demo; answers the exit code: 0 where every request got its one answer in time."""
     stop = asyncio.Event()
     for sign in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
@@ -73,7 +73,7 @@ async def run(*, once: bool) -> int:
     OUT.rule("score consumer demo")
     async with world(sessions, _say) as surroundings:
         _say(f"ready after {monotonic() - started:.1f} s")
-        show = asyncio.create_task(_show(surroundings, sessions, stop, once=once))
+        show = asyncio.create_task(_show(surroundings, sessions, stop, once, limit_s))
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait([show, stopped], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
@@ -96,15 +96,15 @@ async def _show(
     surroundings: World,
     sessions: Mapping[str, SampleSession],
     stop: asyncio.Event,
-    *,
     once: bool,
+    limit_s: float,
 ) -> int:
     seen = Seen()
     async with _events(surroundings) as events:
         printing = asyncio.create_task(_print_events(events, seen))
         watching = asyncio.create_task(_keep_alive(surroundings))
         requests = await _publish(surroundings, [*sessions, UNKNOWN_SESSION])
-        answered = await _wait_for_answers(seen, requests)
+        answered = await _wait_for_answers(seen, requests, limit_s)
         ok = await _summary(surroundings, sessions, requests, seen) and answered
         if not once:
             _look_further(surroundings)
@@ -115,8 +115,8 @@ async def _show(
     return 0 if ok else 1
 
 
-async def _wait_for_answers(seen: Seen, requests: Sequence[ScoreRequested]) -> bool:
-    deadline = monotonic() + ANSWER_LIMIT_S
+async def _wait_for_answers(seen: Seen, requests: Sequence[ScoreRequested], limit_s: float) -> bool:
+    deadline = monotonic() + limit_s
     while monotonic() < deadline:
         if seen.complete(requests, dead_letters=1):
             return True

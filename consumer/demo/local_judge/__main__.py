@@ -18,6 +18,8 @@ from consumer.demo import show
 from consumer.demo.servers import HOST, EmbeddedServer
 
 CONTEXT_TOKENS = 8192
+# Prompts of thousands of tokens, up to three answers each, on whatever this machine is.
+LIMIT_S = 3600.0
 
 
 class LocalModel(EmbeddedServer):
@@ -55,7 +57,7 @@ def main() -> int:
                 "SCORING_LLM_PROVIDER": "local",
                 "LOCAL_JUDGE_URL": model.url,
             }
-            return asyncio.run(show.run(once=True))
+            return asyncio.run(show.run(once=True, limit_s=LIMIT_S))
         finally:
             model.stop()
 
