@@ -11,7 +11,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo local-judge test check unit cover bench-rules lock clean
+.PHONY: help demo local-judge test check unit cover faults soak bench-rules lock clean
 
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,14 @@ cover: $(VENV)/dev.stamp ## All tests, with branch coverage at its marks.
 
 unit: $(VENV)/dev.stamp ## The quick tests only.
 	$(BIN)/python -m pytest tests/unit tests/contract
+
+faults: $(VENV)/dev.stamp ## Every fault test. KILLS=10 is how many random kills one makes.
+	$(BIN)/python -m pytest tests/faults -m "" --kills=$(or $(KILLS),10) \
+		--numprocesses=$(WORKERS) --dist=worksteal
+
+soak: $(VENV)/dev.stamp ## Random kills under load, with a report. KILLS=1000 MINUTES=60, OUT=folder.
+	@exec $(BIN)/python -m tests.soak --kills $(or $(KILLS),60) --minutes $(or $(MINUTES),4) \
+		$(if $(OUT),--out $(OUT))
 
 bench-rules: $(VENV)/demo.stamp ## How fast the rules are, and how time grows with a session's size.
 	$(BIN)/python -m tests.bench.rules

@@ -16,11 +16,14 @@ from asyncpg import Pool
 
 from consumer import __version__, failpoints, metrics
 from consumer.api.health import Health, probes
+from consumer.api.limits import BodyLimit
 from consumer.api.server import Server
+from consumer.brokers import kafka_security
 from consumer.config import Config
 from consumer.edges.history.tarsy_python import TarsyPythonHistory
 from consumer.edges.http import open_client
 from consumer.edges.kafka import Producer
+from consumer.edges.kafka_security import KafkaSecurity
 from consumer.edges.postgres import migrations
 from consumer.edges.postgres.connect import open_pool, place, translated
 from consumer.edges.postgres.spend import Spend
@@ -94,13 +97,14 @@ async def run(settings: Settings, config: Config, roles: frozenset[Role]) -> Non
         asyncio.get_running_loop().add_signal_handler(sign, lifecycle.stop.set)
     failpoints.arm(failpoints.parse(settings.failpoints))
     log.info("starting", version=__version__, roles=sorted(roles), owner=settings.owner)
+    security = kafka_security(settings)
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(_http_server(settings, health, lifecycle))
         known = prices(config)
         refuse_unpriced(config, known)
         stack.callback(asyncio.create_task(warn_unreachable(config)).cancel)
         if opened := await _open_store(settings, config, known, health, lifecycle, stack):
-            parts = _Parts(settings, config, known, opened, health, lifecycle, stack)
+            parts = _Parts(settings, config, known, opened, health, lifecycle, stack, security)
             await parts.run(roles)
     if lifecycle.failure is not None:
         raise lifecycle.failure
@@ -114,7 +118,7 @@ async def _http_server(
     """Serves probes and metrics from the first moment to the last."""
     server = Server(
         uvicorn.Config(
-            probes(health),
+            BodyLimit(probes(health)),
             host=settings.http_host,
             port=settings.http_port,
             log_config=None,
@@ -229,6 +233,7 @@ class _Parts:
     health: Health
     lifecycle: Lifecycle
     stack: contextlib.AsyncExitStack
+    security: KafkaSecurity
     request_accepted: Signal = field(default_factory=Signal)
     event_stored: Signal = field(default_factory=Signal)
 
@@ -277,6 +282,7 @@ class _Parts:
                 invalid_share=settings.dlq_max_invalid_share,
                 stale_after_s=settings.kafka_stale_after_seconds,
                 session_timeout_s=settings.kafka_session_timeout_seconds,
+                security=self.security,
             ),
             store=self.opened.store,
             stored=self._wake_both,
@@ -296,7 +302,10 @@ class _Parts:
         await self.stack.enter_async_context(client)
         pipeline = Pipeline(
             history=TarsyPythonHistory(
-                client=client, labels=self.config.labels, max_bytes=settings.history_max_bytes
+                client=client,
+                labels=self.config.labels,
+                max_bytes=settings.history_max_bytes,
+                timeout_s=settings.history_timeout_seconds,
             ),
             judge=self.opened.judge,
             prices=self.prices,
@@ -327,7 +336,7 @@ class _Parts:
         producer = Producer(
             self.settings.kafka_bootstrap_servers,
             idempotent=self.settings.kafka_enable_idempotence,
-            options={"client_id": "score-consumer"},
+            options={"client_id": "score-consumer", **self.security.options},
         )
         self.stack.push_async_callback(producer.close)
         return Relay(
@@ -371,7 +380,9 @@ class _Parts:
         if intake is not None:
             intake.regulate(backlog.pending)
             intake.check_alive()
-            if intake.joined:
+            if trouble := intake.trouble:
+                self.health.not_ready("kafka", trouble)
+            else:
                 self.health.ready("kafka")
 
     async def _look_at_judges(self) -> None:

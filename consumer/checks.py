@@ -12,8 +12,10 @@ import httpx
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
+from consumer.brokers import kafka_security
 from consumer.config import Config
 from consumer.edges.http import open_client
+from consumer.edges.kafka_security import not_connected
 from consumer.edges.postgres import migrations
 from consumer.edges.postgres.connect import open_pool, place, translated
 from consumer.errors import NotReachable, ScoreConsumerError
@@ -79,14 +81,15 @@ async def _postgres(settings: Settings) -> str:
 
 
 async def _kafka(settings: Settings) -> str:
-    """Raises NotReachable where the brokers are away, or the topic of requests is missing."""
+    """Raises NotReachable where the brokers are away, ConfigError where they refuse us."""
     servers = settings.kafka_bootstrap_servers
-    admin = AIOKafkaAdminClient(bootstrap_servers=servers, request_timeout_ms=5000)
+    options = kafka_security(settings).options
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers, request_timeout_ms=5000, **options)
     try:
         await admin.start()
         topics = set(await admin.list_topics())
     except (KafkaError, OSError) as error:
-        raise NotReachable(f"Kafka at {servers}: {type(error).__name__}") from error
+        raise await not_connected(servers, options, error) from error
     finally:
         await admin.close()
     wanted = {settings.topic_score_requested, settings.topic_dlq, *settings.topics.values()}

@@ -10,7 +10,7 @@ import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -27,6 +27,7 @@ _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 )
 _TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}")
+_NUMBER = re.compile(rb"[0-9]{1,18}")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
@@ -88,20 +89,55 @@ def read_request(record: Record) -> Request:
         data = record.value
     _refuse_other_types(attributes)
     event = _event(data)
+    first = before_redrives(record)
     return Request(
-        request_id=event.request_id or _derived_id(attributes, record),
+        request_id=event.request_id or _derived_id(attributes, first),
         event=event,
-        requested_at=_utc(event.requested_at) if event.requested_at else record.time,
+        requested_at=_utc(event.requested_at) if event.requested_at else first.time,
         trace=_trace({**attributes, **headers}),
     )
+
+
+def before_redrives(record: Record) -> Record:
+    """The record with the place and time that it had before `dlq redrive` sent it back.
+
+    They stay what they were, so that a request without an id of its own gets the same one again.
+    """
+    headers = dict(record.headers)
+    try:
+        return replace(
+            record,
+            topic=(headers["dlq_original_topic"] or b"").decode(),
+            partition=_number(headers["dlq_original_partition"]),
+            offset=_number(headers["dlq_original_offset"]),
+            timestamp_ms=_number(headers["dlq_original_timestamp"] or b"0") or None,
+        )
+    except (KeyError, ValueError):
+        return record
+
+
+def redrives(record: Record) -> int:
+    """How often `dlq redrive` sent this record back; 0 where what it says is no number."""
+    try:
+        return _number(dict(record.headers).get("dlq_redrive_count"))
+    except ValueError:
+        return 0
+
+
+def _number(text: bytes | None) -> int:
+    """A number that fits Kafka's offsets and timestamps. Raises ValueError."""
+    if not _NUMBER.fullmatch(text or b""):
+        raise ValueError(f"{text!r} is no number")
+    return int(text or b"")
 
 
 def _headers(record: Record) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in record.headers:
         try:
+            name.encode()  # a lone surrogate stands for a byte that is no text
             headers[name.lower()] = (value or b"").decode()
-        except UnicodeDecodeError as error:
+        except UnicodeError as error:
             raise Unacceptable("bad_header", f"header {name!r} is not UTF-8: {error}") from error
     return headers
 

@@ -10,7 +10,9 @@ from typing import Any, Literal, Self, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from consumer.environment import from_files
 from consumer.errors import ConfigError
+from consumer.limits.breaker import OPEN_S
 from consumer.scoring.profile import Profile, ProfileInvalid, Seat, by_id, describe, parse_profile
 from consumer.scoring.prompt import template_problems
 from consumer.substitution import SubstitutionError, substitute_in
@@ -43,6 +45,7 @@ class ProviderConfig(_Strict):
     max_concurrency: int = Field(default=64, ge=1, le=4096)
     requests_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     tokens_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    breaker_open_s: float = Field(default=OPEN_S, gt=0, le=3600)
     daily_cap_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     price: PriceOverride | None = None
 
@@ -272,9 +275,21 @@ def _judge(
     provider = _parse(ProviderConfig, place, raw, environment, problems)
     if provider is None:
         return None
-    key = environment.get(provider.api_key_env, "") if provider.api_key_env else ""
-    if provider.api_key_env and not key:
-        problems.append(f"{place}: api_key_env: {provider.api_key_env} is not set")
+    key = _api_key(provider.api_key_env, place, environment, problems)
     chosen = scoring.llm_model if name == scoring.llm_provider else ""
     models = {seat: seat.model or chosen or provider.model for seat in seats}
     return JudgeConfig(name=name, provider=provider, models=models, api_key=key)
+
+
+def _api_key(
+    name: str | None, place: str, environment: Mapping[str, str], problems: list[str]
+) -> str:
+    """The variable's text, or the file's that NAME_FILE names."""
+    if name is None:
+        return ""
+    found = len(problems)
+    files = from_files([name], environment, problems)
+    key = files.get(name) or environment.get(name, "")
+    if not key and len(problems) == found:
+        problems.append(f"{place}: api_key_env: {name} is not set")
+    return key

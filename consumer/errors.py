@@ -3,6 +3,7 @@
 ScoreConsumerError
 ├── ConfigError            wrong settings or files: stops the start, lists everything
 ├── NotReachable           Postgres or Kafka does not answer: wait and try again
+├── TooLarge               Kafka refuses an event because of its size: as it is it will never go
 ├── LeaseLost              someone else owns the request now: drop the work, write nothing
 ├── AlreadyBeingScored     another request is scoring this session by this profile: come back later
 ├── TooMuchInvalidInput    too many records can't be accepted: intake stops
@@ -51,7 +52,18 @@ class ConfigError(ScoreConsumerError):
 
 
 class NotReachable(ScoreConsumerError):
-    """A needed server does not answer; the message names it without its password."""
+    """A needed server does not answer; the message names it without its password.
+
+    `server` is its kind in one word: postgres or kafka.
+    """
+
+    def __init__(self, message: str, *, server: str = "postgres") -> None:
+        super().__init__(message)
+        self.server = server
+
+
+class TooLarge(ScoreConsumerError):
+    """An event has more bytes than its topic takes."""
 
 
 class LeaseLost(ScoreConsumerError):

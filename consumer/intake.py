@@ -9,7 +9,7 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic, perf_counter, time
@@ -18,15 +18,17 @@ from typing import Any
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import KafkaError
+from aiokafka.errors import ConsumerStoppedError, KafkaError
 from faststream import AckPolicy
 from faststream.kafka import KafkaBroker, KafkaMessage
 
-from consumer import __version__, metrics
-from consumer.cloudevents import Record, Unacceptable, read_request
+from consumer import __version__, failpoints, metrics
+from consumer.cloudevents import Record, Unacceptable, before_redrives, read_request, redrives
 from consumer.edges.kafka import record_of
+from consumer.edges.kafka_records import read_any_header_name
+from consumer.edges.kafka_security import PLAINTEXT, KafkaSecurity, not_connected
 from consumer.edges.postgres.store import IncomingRequest, Store
-from consumer.errors import LoopDied, NotReachable, TooMuchInvalidInput
+from consumer.errors import LoopDied, TooMuchInvalidInput
 from consumer.events import DLQ_TYPE, ID_NAMESPACE
 from consumer.loops import Backoff, Heartbeat
 from consumer.outgoing import OutboxRow, stored_header
@@ -45,6 +47,10 @@ ENOUGH_RECORDS = 100
 WINDOW = 1000
 
 
+_Raw = tuple[Any, ...]
+_Poll = Callable[[AIOKafkaConsumer], Coroutine[Any, Any, _Raw]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeSettings:
     """`high_water` pending requests pause intake; half of it lets it go on.
@@ -61,6 +67,7 @@ class IntakeSettings:
     invalid_share: float
     stale_after_s: float
     session_timeout_s: float
+    security: KafkaSecurity = PLAINTEXT
 
 
 class InvalidShare:
@@ -115,12 +122,14 @@ class Intake:
         self._heartbeat = heartbeat
         self._fail = fail
         self._invalid = InvalidShare(settings.invalid_share)
-        self._stopping = False
+        self._stopping = asyncio.Event()
         self._paused = False
         self._joined = False
         self._busy = False
         # When something last went on: a place in the group, a batch, the end of a pause.
         self._moved_at = 0.0
+        self._polled_at = 0.0
+        read_any_header_name()
         self._broker = KafkaBroker(
             settings.bootstrap,
             client_id="score-consumer",
@@ -129,6 +138,7 @@ class Intake:
             apply_types=False,
             # It would hold a producer and an admin client as well, for nothing.
             consumer_only=True,
+            **settings.security.broker_options,
         )
         self._subscriber = self._broker.subscriber(
             settings.topic,
@@ -146,25 +156,36 @@ class Intake:
             decoder=_raw_body,
         )
         self._subscriber(self._handle)
+        self._subscriber.get_msg = self._watched(self._subscriber.get_msg)  # type: ignore[assignment, method-assign]
 
     @property
     def joined(self) -> bool:
         """Whether the consumer group has given us a place (maybe without a partition)."""
         return self._joined
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing would be taken in now; None where all is well. A pause is no trouble."""
+        if not self._joined:
+            return "not joined the consumer group yet"
+        silent_s = self._silent_s()
+        if silent_s < self._settings.stale_after_s / 4:
+            return None
+        return f"no partition was polled for {silent_s:.0f} s"
+
     async def run(self, stop: asyncio.Event) -> None:
         """Joins the group, waiting for Kafka where it is away; leaves it at `stop`.
 
         A batch under way then is not acknowledged.
         """
-        backoff = Backoff("intake", self._heartbeat)
+        backoff = Backoff("intake", self._heartbeat, stop)
         started = False
         while not started and not stop.is_set():
             async with backoff.bear():
                 await self._start()
                 started = True
         await stop.wait()
-        self._stopping = True
+        self._stopping.set()
         await self._stop_broker()
 
     async def _start(self) -> None:
@@ -173,10 +194,9 @@ class Intake:
                 await self._broker.start()
         except (KafkaError, OSError, TimeoutError) as error:
             await self._stop_broker()
-            raise NotReachable(
-                f"Kafka at {self._settings.bootstrap} does not answer: "
-                f"{str(error) or type(error).__name__}"
-            ) from error
+            settings = self._settings
+            options = settings.security.options
+            raise await not_connected(settings.bootstrap, options, error) from error
 
     async def _stop_broker(self) -> None:
         try:
@@ -203,17 +223,44 @@ class Intake:
         aiokafka does not report a dead fetch task, and FastStream goes on after every error: the
         one sign of life is when a partition was last polled.
         """
-        consumer = self._consumer
         # A batch that waits for the database ticks by itself, and meanwhile nothing is polled.
-        if consumer is None or not self._joined or self._busy:
+        if not self._joined or self._busy:
             return
-        partitions = consumer.assignment() - consumer.paused()
-        polled = max((consumer.last_poll_timestamp(p) or 0 for p in partitions), default=0)
-        silent_s = min(time() - polled / 1000, monotonic() - self._moved_at)
-        if not partitions or silent_s < self._settings.stale_after_s:
+        silent_s = self._silent_s()
+        if silent_s < self._settings.stale_after_s:
             self._heartbeat.tick()
         else:
             raise LoopDied(f"no partition was polled for {silent_s:.0f} s")
+
+    def _silent_s(self) -> float:
+        """Seconds since we last asked for records, or since Kafka last answered, if that is longer.
+
+        0 while we work on a batch. From paused partitions no answer is expected.
+        """
+        consumer = self._consumer
+        if consumer is None or self._busy:
+            return 0.0
+        partitions = consumer.assignment() - consumer.paused()
+        answered = max((consumer.last_poll_timestamp(p) or 0 for p in partitions), default=0)
+        unanswered_s = time() - answered / 1000 if partitions else 0.0
+        now = monotonic()
+        return min(max(unanswered_s, now - self._polled_at), now - self._moved_at)
+
+    def _watched(self, poll: _Poll) -> _Poll:
+        """FastStream's poll, of whose errors we hear too: FastStream goes on after every one."""
+
+        async def watched(consumer: AIOKafkaConsumer) -> _Raw:
+            try:
+                records = await poll(consumer)
+            except (KafkaError, ConsumerStoppedError):
+                raise  # may pass; if it does not, nothing is polled, and that will be seen
+            except Exception as error:  # noqa: BLE001 - a bug, ours or aiokafka's: it would spin
+                self._give_up(error)
+                return ()
+            self._polled_at = monotonic()
+            return records
+
+        return watched
 
     @property
     def _consumer(self) -> AIOKafkaConsumer | None:
@@ -244,21 +291,26 @@ class Intake:
         try:
             await self._take([record_of(raw) for raw in batch])
         except Exception as error:  # noqa: BLE001 - reported below; here is the last chance
-            if not self._stopping:
-                self._stopping = True
-                self._fail(error)
+            self._give_up(error)
         finally:
             self._busy = False
             self._moved()
 
+    def _give_up(self, error: Exception) -> None:
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._fail(error)
+
     async def _take(self, records: Sequence[Record]) -> None:
-        if self._stopping:
+        if self._stopping.is_set():
             return
         started = perf_counter()
         requests, letters = self._sort(records)
         self._invalid.add(valid=len(requests), invalid=len(letters))
         new = await self._store_until_done(requests, letters)
         self._count(len(requests), new, letters)
+        metrics.DLQ_REDRIVEN.inc(sum(redrives(record) > 0 for record in records))
+        failpoints.reach(failpoints.Point.AFTER_INSERT)
         self._stored()
         await self._commit(records)
         metrics.INTAKE_BATCH.observe(len(records))
@@ -286,8 +338,8 @@ class Intake:
         self, requests: Sequence[IncomingRequest], letters: Sequence[OutboxRow]
     ) -> int:
         """Tries until the batch is stored: while the database is away, lag grows, no more."""
-        backoff = Backoff("intake", self._heartbeat)
-        while not self._stopping:
+        backoff = Backoff("intake", self._heartbeat, self._stopping)
+        while not self._stopping.is_set():
             async with backoff.bear():
                 return await self._store.accept(requests, letters)
         raise asyncio.CancelledError
@@ -362,20 +414,23 @@ def incoming(record: Record) -> IncomingRequest:
 def dead_letter(
     record: Record, error: Unacceptable, settings: IntakeSettings, now: datetime
 ) -> OutboxRow:
-    """The record, unchanged, with where it came from and why it can't be accepted."""
+    """The record, unchanged, with where it came from and why it can't be accepted.
+
+    One that was sent back by `dlq redrive` tells where it came from at first.
+    """
     place = f"{record.topic}:{record.partition}:{record.offset}"
-    redrives = dict(record.headers).get("dlq_redrive_count", b"0") or b"0"
+    first = before_redrives(record)
     about = {
-        "dlq_original_topic": record.topic,
-        "dlq_original_partition": str(record.partition),
-        "dlq_original_offset": str(record.offset),
-        "dlq_original_timestamp": str(record.timestamp_ms or ""),
+        "dlq_original_topic": first.topic,
+        "dlq_original_partition": str(first.partition),
+        "dlq_original_offset": str(first.offset),
+        "dlq_original_timestamp": str(first.timestamp_ms or ""),
         "dlq_consumer_group": settings.group_id,
         "dlq_error_code": error.code,
         "dlq_error_message": str(error)[:1000],
         "dlq_failed_at": now.isoformat(),
         "dlq_app_version": __version__,
-        "dlq_redrive_count": redrives.decode(errors="replace"),
+        "dlq_redrive_count": str(redrives(record)),
     }
     original = [(name, value) for name, value in record.headers if not name.startswith("dlq_")]
     return OutboxRow(

@@ -20,6 +20,7 @@ from consumer.judge.line import TOLERATED_CONGESTION as TOLERATED
 from consumer.judge.line import Account, Line
 from consumer.judge.panel import Judge
 from consumer.judge.sample import Member
+from consumer.limits.breaker import Breaker
 from consumer.limits.concurrency import AdaptiveConcurrency
 from consumer.limits.rate import RateLimiter
 from consumer.ports import Prices, Spend
@@ -95,6 +96,7 @@ def _line(judge: JudgeConfig, account: Account | None, known: Prices) -> Line:
         name=judge.name,
         prices=known,
         concurrency=AdaptiveConcurrency(limits.max_concurrency, tolerance=TOLERATED),
+        breaker=Breaker(open_s=limits.breaker_open_s),
         requests=RateLimiter(limits.requests_per_minute) if limits.requests_per_minute else None,
         tokens=RateLimiter(limits.tokens_per_minute) if limits.tokens_per_minute else None,
         account=account,

@@ -59,11 +59,12 @@ class Signal:
 
 
 class Backoff:
-    """Growing pauses while a server is away, and one log line for each."""
+    """Growing pauses while a server is away, and one log line for each. `stop` ends a pause."""
 
-    def __init__(self, loop: str, heartbeat: Heartbeat) -> None:
+    def __init__(self, loop: str, heartbeat: Heartbeat, stop: asyncio.Event) -> None:
         self._loop = loop
         self._heartbeat = heartbeat
+        self._stop = stop
         self._delay_s = FIRST_BACKOFF_S
 
     @contextlib.asynccontextmanager
@@ -72,12 +73,14 @@ class Backoff:
         try:
             yield
         except NotReachable as error:
-            metrics.POSTGRES_ERRORS.labels(self._loop).inc()
+            metrics.SERVER_UNREACHABLE.labels(self._loop, error.server).inc()
             log.warning(
                 "server_not_reachable", loop=self._loop, error=str(error), again_in_s=self._delay_s
             )
             self._heartbeat.tick()
-            await asyncio.sleep(self._delay_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._delay_s):
+                    await self._stop.wait()
             self._delay_s = min(self._delay_s * 2, LAST_BACKOFF_S)
         else:
             self._delay_s = FIRST_BACKOFF_S

@@ -136,6 +136,12 @@ JUDGE_INVALID = Counter(
 DLQ_RECORDS = Counter(
     "scoring_dlq_records_total", "Records that could not be accepted, by reason.", ["reason"]
 )
+DLQ_REDRIVEN = Counter(
+    "scoring_dlq_redriven_total", "Dead letters that `dlq redrive` sent back and intake read again."
+)
+DLQ_SHORTENED = Counter(
+    "scoring_dlq_shortened_total", "Dead letters that Kafka took only without their whole value."
+)
 INTAKE_PAUSED = Gauge(
     "scoring_intake_paused", "1 while intake leaves requests in Kafka: the backlog is too high."
 )
@@ -160,12 +166,18 @@ EVENTS_SENT = Counter(
 EVENTS_SEND_ERRORS = Counter(
     "scoring_events_send_errors_total", "Events that Kafka did not take; they are sent again."
 )
+EVENTS_REFUSED = Gauge(
+    "scoring_events_refused",
+    "Events in the outbox that Kafka refuses as too large; they are tried again now and then.",
+)
 
 LOOP_AGE_SECONDS = Gauge(
     "scoring_loop_age_seconds", "Seconds since a loop last showed that it is alive.", ["loop"]
 )
-POSTGRES_ERRORS = Counter(
-    "scoring_postgres_unreachable_total", "Times that a loop found Postgres away.", ["loop"]
+SERVER_UNREACHABLE = Counter(
+    "scoring_server_unreachable_total",
+    "Times that a loop found a server away; server: postgres or kafka.",
+    ["loop", "server"],
 )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from consumer.events import (
+    DLQ_TYPE,
     Event,
     FailedState,
     GateOutcome,
@@ -25,6 +27,11 @@ from consumer.events import (
 )
 from consumer.pipeline import Failed
 from consumer.scoring.score import Score
+
+# What is kept of a dead letter that is too large for its topic: enough to see what it was, and far
+# less than any topic takes.
+KEPT_VALUE_BYTES = 65_536
+KEPT_KEY_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +55,12 @@ class OutboxRow:
     type: str
     payload: bytes | None
     headers: list[list[Any]]
+
+    @property
+    def size(self) -> int:
+        """Bytes of key, payload and headers."""
+        sent = (part for header in self.headers for part in sent_header(header))
+        return len(self.key or b"") + len(self.payload or b"") + sum(map(len, sent))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,15 +148,40 @@ def stored_time(score: Score) -> datetime:
     return score.scored_at
 
 
+def shorter(row: OutboxRow) -> tuple[OutboxRow, ...]:
+    """What to send of a dead letter that Kafka refuses as too large: the beginning of its value, or
+    else only what we say about it. No event but a dead letter can be shortened.
+    """
+    if row.type != DLQ_TYPE:
+        return ()
+    value = row.payload or b""
+    ours = [header for header in row.headers if str(header[0]).startswith("dlq_")]
+    about = [
+        ["dlq_original_size", str(len(value))],
+        ["dlq_original_sha256", hashlib.sha256(value).hexdigest()],
+    ]
+    key = row.key if len(row.key or b"") <= KEPT_KEY_BYTES else None
+    return tuple(
+        replace(row, key=key, payload=value[:kept], headers=[*ours, *about])
+        for kept in (KEPT_VALUE_BYTES, 0)
+    )
+
+
 def stored_header(name: str, value: bytes | None) -> list[Any]:
-    """A header as the outbox's JSON holds it: text where it is text, else base64, or null."""
-    return [_stored(name.encode()), None if value is None else _stored(value)]
+    """A header as the outbox's JSON holds it: text where it is text, else base64, or null.
+
+    A name that is no UTF-8 comes with lone surrogates for its bytes (PEP 383).
+    """
+    in_bytes = name.encode(errors="surrogateescape")
+    return [_stored(in_bytes), None if value is None else _stored(value)]
 
 
 def sent_header(stored: list[Any]) -> tuple[str, bytes]:
-    """The header as Kafka takes it. aiokafka can't send a null value: it becomes empty."""
+    """The header as aiokafka can send it: a null value becomes empty, and a byte in a name that is
+    no UTF-8 becomes its number, such as `xff` behind a backslash.
+    """
     name, value = stored
-    return _sent(name).decode(), b"" if value is None else _sent(value)
+    return _sent(name).decode(errors="backslashreplace"), b"" if value is None else _sent(value)
 
 
 def _stored(data: bytes) -> str | dict[str, str]:

@@ -4,42 +4,54 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import monotonic
 
 import structlog
 
-from consumer import metrics
+from consumer import failpoints, metrics
 from consumer.edges.kafka import Producer
 from consumer.edges.postgres.store import OutboxEntry, Store
-from consumer.errors import NotReachable
+from consumer.errors import NotReachable, TooLarge
 from consumer.loops import Backoff, Heartbeat, Signal
+from consumer.outgoing import shorter
 
 log = structlog.get_logger()
 
 PAGE = 500
+# In memory at a time, but for an event that is larger by itself.
+PAGE_BYTES = 32 * 1024 * 1024
 POLL_S = 1.0
 FLUSH_S = 10.0
+# So many of a page get a second chance where they are too large: we hold the outbox meanwhile.
+ALONE = 20
+REFUSED_AGAIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relay:
-    """Sends what the outbox holds. Only one relay of all replicas sends at a time."""
+    """Sends what the outbox holds. Only one relay of all replicas sends at a time.
+
+    `refused`: events (by `seq`) that Kafka does not take, and when they are tried again. They stay
+    in the outbox, and hold up none of the others.
+    """
 
     store: Store
     producer: Producer
     wake: Signal
     heartbeat: Heartbeat
     send_timeout_s: float = 20.0
+    refused: dict[int, float] = field(default_factory=dict)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop`, then sends what is left. Raises nothing that waiting would cure."""
-        backoff = Backoff("relay", self.heartbeat)
+        backoff = Backoff("relay", self.heartbeat, stop)
         while not stop.is_set():
             sent = 0
             async with backoff.bear():
                 sent = await self.send_page()
             self.heartbeat.tick()
-            if sent < PAGE:
+            if not sent:
                 await self.wake.wait(POLL_S)
         await self._flush()
 
@@ -48,12 +60,16 @@ class Relay:
 
         What is left stays in the outbox, for whoever relays next.
         """
+        backoff = Backoff("relay", self.heartbeat, asyncio.Event())
+        more = True
         try:
             async with asyncio.timeout(FLUSH_S):
-                while await self.send_page():
+                while more:
+                    async with backoff.bear():
+                        more = await self.send_page() > 0
                     self.heartbeat.tick()
-        except (NotReachable, TimeoutError) as error:
-            log.warning("outbox_not_flushed", error=str(error) or type(error).__name__)
+        except TimeoutError:
+            log.warning("outbox_not_flushed", seconds=FLUSH_S)
 
     async def send_page(self) -> int:
         """Sends one page; answers how many events were acknowledged and forgotten.
@@ -61,25 +77,70 @@ class Relay:
         Raises NotReachable where Postgres or Kafka is away.
         """
         # Twice the send timeout: a relay that is merely slow keeps its lock.
-        async with self.store.outbox_page(PAGE, idle_limit_s=2 * self.send_timeout_s) as page:
+        async with self.store.outbox_page(
+            PAGE,
+            idle_limit_s=2 * self.send_timeout_s,
+            max_bytes=PAGE_BYTES,
+            without=self._refused_for_now(),
+        ) as page:
             if page is None:
                 return 0
             entries, connection = page
             if not entries:
                 return 0
             sent = await self._send(entries)
+            failpoints.reach(failpoints.Point.AFTER_SEND)
             await self.store.outbox_sent(connection, sent)
         for entry in sent:
             metrics.EVENTS_SENT.labels(entry.row.type).inc()
         return len(sent)
 
+    def _refused_for_now(self) -> list[int]:
+        now = monotonic()
+        for seq in [seq for seq, again in self.refused.items() if again <= now]:
+            del self.refused[seq]
+        return list(self.refused)
+
     async def _send(self, entries: Sequence[OutboxEntry]) -> list[OutboxEntry]:
-        """Those that Kafka acknowledged. The others stay, and are sent again."""
+        """Those that Kafka acknowledged. The others stay, and are sent again.
+
+        Raises NotReachable where Kafka took none, for another reason than their size.
+        """
         errors = await self.producer.send(
             [entry.row for entry in entries], timeout_s=self.send_timeout_s
         )
+        large = [n for n, error in enumerate(errors) if isinstance(error, TooLarge)]
+        for n in large[:ALONE]:
+            errors[n] = await self._send_alone(entries[n])
+        metrics.EVENTS_REFUSED.set(len(self.refused))
         failures = [error for error in errors if error is not None]
         if failures:
             metrics.EVENTS_SEND_ERRORS.inc(len(failures))
-            log.warning("events_not_sent", events=len(failures), error=str(failures[0]))
+            log.warning("events_not_sent", events=len(failures), error=_said(failures[0]))
+        if len(failures) == len(entries) and not large:
+            raise NotReachable(f"Kafka takes no event: {_said(failures[0])}", server="kafka")
         return [entry for entry, error in zip(entries, errors, strict=True) if error is None]
+
+    async def _send_alone(self, entry: OutboxEntry) -> BaseException | None:
+        """Sends what was too large, maybe only in company; a dead letter shortened if need be."""
+        error: BaseException | None = None
+        for row in (entry.row, *shorter(entry.row)):
+            (error,) = await self.producer.send([row], timeout_s=self.send_timeout_s)
+            if not isinstance(error, TooLarge):
+                if error is None and row is not entry.row:
+                    metrics.DLQ_SHORTENED.inc()
+                    log.warning("dead_letter_shortened", bytes=entry.row.size, kept=row.size)
+                return error
+        self.refused[entry.seq] = monotonic() + REFUSED_AGAIN_S
+        log.error(
+            "event_refused",
+            event_id=str(entry.row.event_id),
+            event_type=entry.row.type,
+            error=_said(error),
+            again_in_s=REFUSED_AGAIN_S,
+        )
+        return error
+
+
+def _said(error: BaseException | None) -> str:
+    return str(error) or type(error).__name__

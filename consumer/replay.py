@@ -87,11 +87,19 @@ async def rebuild(stored: Stored, score_id: UUID) -> list[Replayed]:
         inputs = await stored.inputs(sha256)
         if inputs is None:
             raise CannotReplay(f"what the judge of score {score_id} was shown is pruned")
-        sessions[sha256] = subject(session_in(inputs), price=lambda *_: None, cost_usd=None)
+        sessions[sha256] = _shown(inputs, score_id)
     return [
         _rebuilt(sample, sessions[sample["inputs_sha256"]], profile, template)
         for sample in score.samples
     ]
+
+
+def _shown(inputs: bytes, score_id: UUID) -> Subject:
+    try:
+        session = session_in(inputs)
+    except ValueError as error:
+        raise CannotReplay(f"what the judge of score {score_id} was shown is damaged") from error
+    return subject(session, price=lambda *_: None, cost_usd=None)
 
 
 def _rebuilt(

@@ -62,7 +62,8 @@ async def publish(
             left = len(requests) - start - PAGE
             raise NotReachable(
                 f"Kafka did not take {len(errors) + max(0, left)} of {len(requests)} requests: "
-                f"{str(errors[0]) or type(errors[0]).__name__}"
+                f"{str(errors[0]) or type(errors[0]).__name__}",
+                server="kafka",
             )
 
 

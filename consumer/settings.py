@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, FilePath, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from consumer import environment, failpoints
 from consumer.errors import ConfigError
 from consumer.resources import resource
 
@@ -18,9 +21,14 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class Settings(BaseSettings):
-    """Each field is an environment variable of the same name in capitals. Times in seconds."""
+    """Each field is an environment variable of the same name in capitals. Times in seconds.
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True)
+    NAME_FILE instead of NAME is a file to read it from: for what must not be in the environment.
+    """
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True
+    )
 
     # Kafka
     kafka_bootstrap_servers: str = "127.0.0.1:9092"
@@ -37,7 +45,25 @@ class Settings(BaseSettings):
     topic_dlq: Topic = "score.requested.dlq"
     event_source: str = Field(default="/score-consumer", min_length=1)
 
-    # Postgres
+    # Kafka: who we are, and how that is kept from others. What goes with what: _kafka_problems.
+    kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    kafka_sasl_mechanism: (
+        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None
+    ) = None
+    kafka_sasl_username: str = ""
+    kafka_sasl_password: SecretStr | None = None
+    kafka_ssl_cafile: FilePath | None = None  # without it, the system's certificates are trusted
+    kafka_ssl_certfile: FilePath | None = None
+    kafka_ssl_keyfile: FilePath | None = None  # not needed if the key is in the certificate's file
+    kafka_ssl_key_password: SecretStr | None = None
+    kafka_oauth_token_url: str | None = Field(default=None, pattern=r"^https?://")
+    kafka_oauth_client_id: str = ""
+    kafka_oauth_client_secret: SecretStr | None = None
+    kafka_oauth_scope: str = ""
+    # `module:factory` of an aiokafka.abc.AbstractTokenProvider, in place of the token URL.
+    kafka_oauth_token_provider: str | None = Field(default=None, pattern=r"^[\w.]+:\w+$")
+
+    # Postgres. TLS is in the URL: ?sslmode=verify-full&sslrootcert=/path/of/ca.pem
     database_url: SecretStr = SecretStr("postgresql://postgres@127.0.0.1:5432/postgres")
     # One for each loop, and a few for outcomes that are stored at the same time.
     database_pool_size: int = Field(default=10, ge=4, le=100)
@@ -76,6 +102,30 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["json", "console"] = "json"
 
+    # Tests of faults. See consumer/failpoints.py.
+    run_mode: Literal["production", "test"] = "production"
+    failpoints: str = ""
+
+    @field_validator("failpoints")
+    @classmethod
+    def _failpoints_are_for_tests(cls, text: str, info: ValidationInfo) -> str:
+        if failpoints.parse(text) and info.data.get("run_mode") != "test":
+            raise ValueError("they end the process on purpose: only with RUN_MODE=test")
+        return text
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_a_postgres_url(cls, url: SecretStr) -> SecretStr:
+        """Or else a part of the password could be taken for a host, and told in messages."""
+        parts = urlsplit(url.get_secret_value())
+        after_host = f"{parts.path}{parts.query}{parts.fragment}"
+        if parts.scheme not in {"postgresql", "postgres"} or "@" in after_host:
+            raise ValueError(
+                "must be postgresql://user:password@host:port/database, with / ? # @ in the user "
+                "and the password percent-encoded"
+            )
+        return url
+
     @property
     def owner(self) -> str:
         """This process, as leases name it."""
@@ -94,12 +144,57 @@ class Settings(BaseSettings):
 
 def load_settings() -> Settings:
     """The settings. Raises ConfigError that names every variable that is wrong."""
+    problems: list[str] = []
+    given = {name.upper(): text for name, text in os.environ.items() if text}
+    names = [name.upper() for name in Settings.model_fields]
+    files = environment.from_files(names, given, problems)
+    values: dict[str, Any] = {name.lower(): text for name, text in files.items()}
+    settings: Settings | None = None
     try:
-        return Settings()
+        settings = Settings(**values)
     except ValidationError as error:
-        raise ConfigError(
-            [
-                f"{'_'.join(str(part) for part in problem['loc']).upper()}: {problem['msg']}"
-                for problem in error.errors()
-            ]
-        ) from error
+        problems += [
+            f"{'_'.join(str(part) for part in problem['loc']).upper()}: {problem['msg']}"
+            for problem in error.errors()
+        ]
+    problems += _kafka_problems(given | files)
+    if problems or settings is None:
+        raise ConfigError(problems)
+    return settings
+
+
+_PROTOCOL, _MECHANISM = "KAFKA_SECURITY_PROTOCOL", "KAFKA_SASL_MECHANISM"
+_HOOK = "KAFKA_OAUTH_TOKEN_PROVIDER"
+_KEY = {"KAFKA_SSL_KEYFILE", "KAFKA_SSL_KEY_PASSWORD"}
+_TLS = {"KAFKA_SSL_CAFILE", "KAFKA_SSL_CERTFILE"} | _KEY
+_PASSWORD = {"KAFKA_SASL_USERNAME", "KAFKA_SASL_PASSWORD"}
+_CLIENT = {"KAFKA_OAUTH_TOKEN_URL", "KAFKA_OAUTH_CLIENT_ID", "KAFKA_OAUTH_CLIENT_SECRET"}
+_ACCESS = _TLS | _PASSWORD | _CLIENT | {_MECHANISM, _HOOK, "KAFKA_OAUTH_SCOPE"}
+
+
+def _kafka_problems(given: Mapping[str, str]) -> Iterator[str]:
+    """What the security protocol and the mechanism lack, and what has no effect with them: a
+    password that is never asked for shows that something else was meant.
+    """
+    protocol, mechanism = given.get(_PROTOCOL, "PLAINTEXT"), given.get(_MECHANISM, "")
+    chosen = f"{_PROTOCOL}={protocol}"
+    needed: set[str] = set()
+    allowed: set[str] = set()
+    if protocol in {"SSL", "SASL_SSL"}:
+        allowed |= _TLS
+        needed |= {"KAFKA_SSL_CERTFILE"} if given.keys() & _KEY else set()
+    if protocol in {"SASL_PLAINTEXT", "SASL_SSL"}:
+        allowed |= {"KAFKA_OAUTH_SCOPE"} if mechanism == "OAUTHBEARER" else set()
+        needed |= {_MECHANISM} | _sasl_names(mechanism, given)
+        chosen += f" and {_MECHANISM}={mechanism}" if mechanism else ""
+    for name in sorted(_ACCESS):
+        if name in needed and name not in given:
+            yield f"{name}: must be set with {chosen}"
+        elif name in given and name not in needed | allowed:
+            yield f"{name}: has no effect with {chosen}"
+
+
+def _sasl_names(mechanism: str, given: Mapping[str, str]) -> set[str]:
+    if mechanism == "OAUTHBEARER":
+        return {_HOOK} if _HOOK in given else _CLIENT
+    return _PASSWORD if mechanism else set()

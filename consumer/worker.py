@@ -17,7 +17,7 @@ from uuid import UUID
 
 import structlog
 
-from consumer import metrics
+from consumer import failpoints, metrics
 from consumer.edges.postgres.store import Store
 from consumer.errors import LeaseLost, NotReachable
 from consumer.events import ErrorCode
@@ -89,7 +89,7 @@ class Worker:
         """
         renewing = asyncio.create_task(self._keep_leases())
         try:
-            backoff = Backoff("worker", self._heartbeat)
+            backoff = Backoff("worker", self._heartbeat, stop)
             while not stop.is_set():
                 full = True
                 async with backoff.bear():
@@ -156,9 +156,11 @@ class Worker:
         ):
             try:
                 outcome = await self._outcome(request, now)
+                failpoints.reach(failpoints.Point.AFTER_VERDICT)
                 # From here on the transaction itself finds out whether the lease is still ours.
                 self._storing.add(request.request_id)
                 stored = await self._stored(request, outcome)
+                failpoints.reach(failpoints.Point.AFTER_COMMIT)
                 self._report(request, stored, now())
             except LeaseLost:
                 self._lost(request)
@@ -215,7 +217,7 @@ class Worker:
             try:
                 return await store()
             except NotReachable as error:
-                metrics.POSTGRES_ERRORS.labels("worker").inc()
+                metrics.SERVER_UNREACHABLE.labels("worker", error.server).inc()
                 log.warning("outcome_not_stored", error=str(error), again_in_s=delay_s)
                 await asyncio.sleep(delay_s)
                 delay_s = min(delay_s * 2, LAST_BACKOFF_S)

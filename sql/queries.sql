@@ -74,7 +74,7 @@ WITH due AS (
 )
 UPDATE score_requests r
 SET state = 'in_progress', attempt = attempt + 1, started_at = coalesce(started_at, now()),
-    lease_owner = $2, lease_token = gen_random_uuid(),
+    scoring_profile_id = NULL, lease_owner = $2, lease_token = gen_random_uuid(),
     lease_expires_at = now() + make_interval(secs => $3)
 FROM due WHERE r.request_id = due.request_id
 RETURNING r.*, now() AS claimed_at;
@@ -219,9 +219,12 @@ SET state = $2, error_code = $3, error_message = $4, finished_at = now(),
 WHERE request_id = ANY($1::uuid[]);
 
 -- name: promote_waiter
--- The first of these waiting requests becomes their leader.
+-- The first of these waiting requests becomes their leader, as urgent as the most urgent of them.
 UPDATE score_requests
-SET coalesced_into = CASE WHEN request_id = ($1::uuid[])[1] THEN NULL ELSE ($1::uuid[])[1] END
+SET coalesced_into = CASE WHEN request_id = ($1::uuid[])[1] THEN NULL ELSE ($1::uuid[])[1] END,
+    priority = CASE WHEN request_id = ($1::uuid[])[1]
+        THEN (SELECT max(priority) FROM score_requests WHERE request_id = ANY($1::uuid[]))
+        ELSE priority END
 WHERE request_id = ANY($1::uuid[]);
 
 -- name: outbox_lock
@@ -229,9 +232,13 @@ WHERE request_id = ANY($1::uuid[]);
 SELECT pg_try_advisory_xact_lock(715517001);
 
 -- name: outbox_page
--- The next events to send, oldest first.
+-- The next events to send, oldest first: up to $1, without those of $3, and no more once they have $2
+-- bytes. Sizes are told without reading what is stored apart from its row.
 SELECT seq, event_id, topic, key, type, payload, headers, created_at
-FROM outbox ORDER BY seq LIMIT $1;
+FROM (SELECT *, sum(coalesce(octet_length(payload), 0) + pg_column_size(headers)) OVER (ORDER BY seq
+          ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+      FROM outbox WHERE seq <> ALL ($3::bigint[]) ORDER BY seq LIMIT $1) page
+WHERE coalesce(bytes_before, 0) < $2 ORDER BY seq;
 
 -- name: outbox_delete
 -- Forgets events that Kafka has acknowledged.

@@ -1,5 +1,6 @@
 """What every test may ask for: see `tests/support/fixtures.py`."""
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ["tests.support.fixtures"]
@@ -7,3 +8,8 @@ pytest_plugins = ["tests.support.fixtures"]
 # How long an example takes says nothing about whether it is right, on a machine that is shared.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How long the tests of random faults run: `pytest tests/faults -m "" --kills 200`."""
+    parser.addoption("--kills", type=int, default=10, help="random kills in a fault test")

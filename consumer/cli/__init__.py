@@ -5,6 +5,7 @@ serving   run, migrate, demo, schemas
 requests  publish, status, show, cancel, prune
 desk      score, profiles
 judging   check, replay
+dlq       dlq
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from __future__ import annotations
 import os
 import sys
 
-from consumer.cli import desk, judging, requests, serving
+from consumer.cli import desk, dlq, judging, requests, serving
 from consumer.cli.base import app, fail
 from consumer.errors import ConfigError, ScoreConsumerError
 
-__all__ = ["desk", "judging", "main", "requests", "serving"]
+__all__ = ["desk", "dlq", "judging", "main", "requests", "serving"]
 
 
 def main() -> None:

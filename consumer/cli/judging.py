@@ -58,8 +58,8 @@ def replay(
     score: Annotated[UUID, typer.Argument(help="Score id, as score.completed has it.")],
     send: Annotated[bool, typer.Option("--send", help="Ask the judge again.")] = False,
     max_cost: Annotated[
-        float, typer.Option(min=0, help="With --send: USD that it may cost at most.")
-    ] = 1.0,
+        float | None, typer.Option(min=0, help="With --send: USD that it may cost at most.")
+    ] = None,
     prompt: Annotated[bool, typer.Option("--prompt", help="Print the prompts themselves.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -87,13 +87,13 @@ def replay(
         fail("what would be sent now is not what was sent then")
 
 
-async def _sent(replayed: list[Replayed], max_cost: float) -> list[Again]:
+async def _sent(replayed: list[Replayed], max_cost: float | None) -> list[Again]:
     from consumer import replay as replaying
     from consumer.judge.line import Account
     from consumer.judges import DeskSpend, open_judge, prices
 
     config = config_now()
-    account = Account(spend=DeskSpend(), cap_usd=max_cost)
+    account = None if max_cost is None else Account(spend=DeskSpend(), cap_usd=max_cost)
     async with open_judge(config, prices(config), account=account) as judge:
         return [await replaying.send(sample, judge) for sample in replayed]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -14,6 +15,8 @@ from consumer.cli.base import Json, app, fail, settings_now, tell, with_store
 from consumer.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from consumer.edges.postgres.store import Store
     from consumer.settings import Settings
 
@@ -87,12 +90,13 @@ def _requests(sessions: list[str], file: str | None, defaults: dict[str, Any]) -
 
 async def _publish(settings: Settings, requests: list[Any]) -> None:
     from consumer import requesting
+    from consumer.brokers import kafka_security
     from consumer.edges.kafka import Producer
 
     producer = Producer(
         settings.kafka_bootstrap_servers,
         idempotent=settings.kafka_enable_idempotence,
-        options={"client_id": "score-consumer-cli"},
+        options={"client_id": "score-consumer-cli", **kafka_security(settings).options},
     )
     try:
         await requesting.publish(
@@ -183,18 +187,43 @@ def cancel(
 @app.command()
 def prune(
     older_than: Annotated[int, typer.Option(min=1, help="Days since a request was finished.")],
+    inputs_older_than: Annotated[
+        int | None,
+        typer.Option(min=1, help="Days since a judge was shown a session: no replay after that."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Delete old finished requests, in batches. Scores are kept.
+    """Delete old finished requests and the accounts of old days, in batches. Scores are kept.
 
-    Example: `score-consumer prune --older-than 90`
+    Example: `score-consumer prune --older-than 90 --inputs-older-than 365`
     """
 
-    async def delete(store: Store) -> int:
-        total = 0
-        while deleted := await store.prune(older_than_days=older_than, batch=PRUNE_BATCH):
-            total += deleted
-        return total
+    async def delete(store: Store) -> dict[str, int]:
+        from consumer.edges.postgres.spend import Spend
+
+        spend = Spend(store.pool, where=store.where)
+        deleted = {
+            "deleted": await _all(partial(store.prune, older_than_days=older_than)),
+            "spend": await _all(partial(spend.prune, older_than_days=older_than)),
+            "inputs": 0,
+        }
+        if inputs_older_than is not None:
+            pruned = partial(store.prune_inputs, older_than_days=inputs_older_than)
+            deleted["inputs"] = await _all(pruned)
+        return deleted
 
     deleted = asyncio.run(with_store(delete))
-    tell({"deleted": deleted}, as_json, lines=[f"{deleted} finished request(s) deleted"])
+    lines = [
+        f"{deleted['deleted']} finished request(s) deleted",
+        f"{deleted['spend']} row(s) about what judges cost deleted",
+        f"{deleted['inputs']} session(s) as judges were shown them deleted",
+    ]
+    tell(deleted, as_json, lines=lines)
+
+
+async def _all(delete: Callable[..., Awaitable[int]]) -> int:
+    """Batch after batch, until there is nothing left to delete; answers how much it was."""
+    total = 0
+    while deleted := await delete(batch=PRUNE_BATCH):
+        total += deleted
+    return total

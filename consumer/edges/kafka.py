@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaProducer, ConsumerRecord
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from consumer.cloudevents import Record
-from consumer.errors import NotReachable
+from consumer.edges.kafka_security import not_connected
+from consumer.errors import TooLarge
 from consumer.outgoing import OutboxRow, sent_header
 
 # Below every caller's own time limit, so that a future always ends by itself.
@@ -56,7 +57,9 @@ class Producer:
     ) -> list[BaseException | None]:
         """Sends in order and waits; answers None for what Kafka acknowledged, else the error.
 
-        Raises NotReachable where Kafka can't be reached at all.
+        The error is TooLarge where the topic does not take so many bytes: in one record, or in the
+        few small ones that were sent together. Raises NotReachable where Kafka can't be reached at
+        all, ConfigError where it refuses us.
         """
         producer = await self._started()
         tasks = [asyncio.ensure_future(self._send_one(producer, row)) for row in rows]
@@ -67,7 +70,7 @@ class Producer:
                 task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         errors = [result if isinstance(result, BaseException) else None for result in results]
-        if late or all(errors):
+        if late or all(errors) or any(isinstance(error, TooLarge) for error in errors):
             # A producer can break for good (a fenced or lost producer id): begin with a new one.
             # And what is late must not be sent by this one while it is sent again.
             await self.close()
@@ -75,10 +78,15 @@ class Producer:
 
     async def _send_one(self, producer: AIOKafkaProducer, row: OutboxRow) -> None:
         headers = [sent_header(stored) for stored in row.headers]
-        if row.key is None and row.payload is None:
-            await _send_nothing(producer, row.topic, headers)
-        else:
-            await producer.send_and_wait(row.topic, value=row.payload, key=row.key, headers=headers)
+        try:
+            if row.key is None and row.payload is None:
+                await _send_nothing(producer, row.topic, headers)
+            else:
+                await producer.send_and_wait(
+                    row.topic, value=row.payload, key=row.key, headers=headers
+                )
+        except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
+            raise TooLarge(f"{row.topic} does not take {row.size} bytes") from error
 
     async def _started(self) -> AIOKafkaProducer:
         if self._producer is not None:
@@ -89,9 +97,7 @@ class Producer:
                 await producer.start()
         except (KafkaError, OSError, TimeoutError) as error:
             await _stop(producer)
-            raise NotReachable(
-                f"Kafka at {self._bootstrap} does not answer: {str(error) or type(error).__name__}"
-            ) from error
+            raise await not_connected(self._bootstrap, self._options, error) from error
         except asyncio.CancelledError:
             await _stop(producer)
             raise

@@ -115,13 +115,12 @@ class Line:
         Raises JudgeHeld while the provider is left alone, another JudgeUnavailable where all tries
         failed, JudgeRefused, ContextOverflow, BudgetExhausted, InternalError or LeaseLost.
         """
-        probing = self.probing
         permit = self.breaker.enter()
         if permit is None:
             raise self._held("is left alone")
         try:
-            completion = await self._tried(provider, question, once=probing)
-        except JudgeRateLimited:  # it is well, and wants less of us
+            completion = await self._tried(provider, question)
+        except (JudgeRateLimited, JudgeHeld):  # it wants less of us, or was not asked at all
             permit.dropped()
             raise
         except JudgeUnavailable as error:
@@ -144,15 +143,16 @@ class Line:
         wait_s = min(self.breaker.retry_after_s, WAIT_FOR_PROBE_S)
         return JudgeHeld(f"judge {self.name} {why}", retry_after=wait_s)
 
-    async def _tried(self, provider: Provider, question: Question, *, once: bool) -> Completion:
-        """One call, tried again by the schedule while the provider is unwell."""
+    async def _tried(self, provider: Provider, question: Question) -> Completion:
+        """One call, tried again by the schedule while the provider is unwell; a probe is not."""
         retrying = AsyncRetrying(
-            stop=stop_after_attempt(1 if once else 1 + len(self.retry_delays_s)),
+            stop=stop_after_attempt(1 + len(self.retry_delays_s)),
             wait=self._delay,
             retry=retry_if_exception(lambda error: self._worth_waiting(error, question)),
             reraise=True,
         )
-        completion: Completion = await retrying(self._try, provider, question)
+        opened = self.breaker.opened_total
+        completion: Completion = await retrying(self._try, provider, question, opened)
         return completion
 
     def _delay(self, state: RetryCallState) -> float:
@@ -164,18 +164,21 @@ class Line:
 
     def _worth_waiting(self, error: BaseException, question: Question) -> bool:
         """Whether to wait inside the call: not for a refused key, nor for long, nor once others
-        found out that the provider is unwell.
+        found out that the provider is unwell; nor where this call is the probe.
         """
-        if not isinstance(error, JudgeUnavailable) or isinstance(error, JudgeRejected):
+        hopeless = isinstance(error, JudgeRejected | JudgeHeld)
+        if not isinstance(error, JudgeUnavailable) or hopeless:
             return False
         wished = error.retry_after or 0.0
         return wished <= min(LONGEST_WAIT_IN_CALL_S, question.left_s) and not self.held
 
-    async def _try(self, provider: Provider, question: Question) -> Completion:
+    async def _try(self, provider: Provider, question: Question, opened: int) -> Completion:
         estimate = self.estimate(provider.model)
         tokens = estimate.tokens(question.text) + question.max_tokens
         async with self.concurrency.slot() as slot:
             await self._wait_for_rates(tokens)
+            if self.breaker.opened_total != opened:  # while this call waited for its turn
+                raise self._held("is left alone")
             async with self._account(provider, question) as bill:
                 try:
                     with metrics.judge_call(self.name):
@@ -222,11 +225,12 @@ class Line:
         else:
             spent = bill.booked()
         finally:
-            if reservation is not None:
+            if reservation is not None and self.account is not None:
                 # Not to be cancelled half-way: the money would stay reserved until the lease ends.
                 # An answer that does not tell its usage is taken for the longest.
                 booked = worst if spent is None else spent
-                await asyncio.shield(self._settle(reservation, booked or 0.0))
+                spend = self.account.spend
+                await asyncio.shield(self._settle(spend, reservation, booked or 0.0))
 
     async def _reserve(self, usd: float | None, question: Question) -> UUID | None:
         account, errand = self.account, question.errand
@@ -249,11 +253,9 @@ class Line:
             )
         return reservation
 
-    async def _settle(self, reservation: UUID, usd: float) -> None:
-        if self.account is None:
-            return
+    async def _settle(self, spend: Spend, reservation: UUID, usd: float) -> None:
         try:
-            await self.account.spend.settle(reservation, usd)
+            await spend.settle(reservation, usd)
         except NotReachable as error:
             # The reservation holds the money until the lease ends.
             log.warning("spend_not_settled", provider=self.name, usd=usd, error=str(error))

@@ -90,6 +90,9 @@ class _Conversation:
             if not self._longer:
                 self.max_tokens *= 2
                 self._longer = True
+            # The same again: the cut-off answer would take the room that the next one needs.
+            self.messages = self.messages[:1]
+            return problems
         # Always one correction only: a conversation of failures helps no model.
         self.messages = (
             self.messages[0],

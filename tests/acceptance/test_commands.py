@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from consumer.demo import sample_sessions
+from consumer.resources import resource
 from tests.support.stage import Stage
+from tests.support.stand_ins import hang
 
 COMMANDS = (
     "run",
@@ -20,10 +22,16 @@ COMMANDS = (
     "show",
     "cancel",
     "prune",
+    "check",
+    "replay",
     "score",
     "schemas",
     "demo",
 )
+MIGRATIONS = [
+    path.name.removesuffix(".up.sql").replace("_", " ", 1)
+    for path in sorted((resource("sql") / "migrations").glob("*.up.sql"))
+]
 SHARED = Path(__file__).parents[2].parent / "shared" / "data" / "sessions"
 UNREACHABLE = "postgresql://someone:hidden-password@127.0.0.1:1/nothing"
 
@@ -122,13 +130,14 @@ async def test_publish_from_a_file_and_from_stdin(stage: Stage, tmp_path: Path) 
 async def test_migrate_up_status_down(stage: Stage) -> None:
     assert "nothing to do" in (await stage.cli("migrate")).out
     states = (await stage.cli("migrate", "status", "--json")).json
-    assert states[0]["migration"] == "0001 initial"
-    assert states[0]["applied_at"]
-    assert "taken back: 0001 initial" in (await stage.cli("migrate", "down")).out
+    assert [state["migration"] for state in states] == MIGRATIONS
+    assert all(state["applied_at"] for state in states)
+    taken_back = (await stage.cli("migrate", "down")).out.splitlines()
+    assert taken_back == [f"taken back: {title}" for title in reversed(MIGRATIONS)]
     missing = await stage.cli("status")
     assert missing.code == 1
     assert "score-consumer migrate" in missing.err
-    assert (await stage.cli("migrate", "--json")).json == {"applied": ["0001 initial"]}
+    assert (await stage.cli("migrate", "--json")).json == {"applied": MIGRATIONS}
 
 
 async def test_show_of_an_unknown_session_exits_with_1(stage: Stage) -> None:
@@ -149,7 +158,7 @@ async def test_show_and_status_for_people(stage: Stage) -> None:
 
 async def test_a_cancelled_request_is_answered_and_those_that_waited_go_on(stage: Stage) -> None:
     stage.stand_ins.add("s-good", "good")
-    stage.stand_ins.judge_delay_s = 2
+    stage.stand_ins.judge_faults.queued["s-good"] = [hang()]
     async with stage.consumer():
         first = await stage.ask("s-good")
         async with asyncio.timeout(20):
@@ -182,7 +191,8 @@ async def test_prune_deletes_old_requests_and_keeps_scores(stage: Stage) -> None
         "UPDATE score_requests SET finished_at = now() - interval '31 days' WHERE request_id = $1",
         old,
     )
-    assert (await stage.cli("prune", "--older-than", "30", "--json")).json == {"deleted": 1}
+    pruned = (await stage.cli("prune", "--older-than", "30", "--json")).json
+    assert pruned == {"deleted": 1, "spend": 0, "inputs": 0}
     left = await stage.rows("SELECT request_id FROM score_requests")
     assert [row["request_id"] for row in left] == [recent]
     assert len(await stage.rows("SELECT FROM session_scores")) == 1

@@ -19,48 +19,24 @@ from consumer.pipeline import Failed
 from consumer.scoring.aggregate import RiskReason
 from consumer.scoring.score import JudgeUsage, Score, SessionFacts
 from tests.contract.schema_files import event_validator, header_validator
+from tests.unit.builders import score
 
 AT = datetime(2026, 1, 5, 9, 30, 14, tzinfo=UTC)
 ADDRESSES = Addresses(
     source="/score-consumer", topics={event.type: f"prod.{event.type}" for event in ALL}
 )
 ASKED = Asked(request_id=UUID(int=1), session_id="s1", triggered_by="alice", attempts=2, trace={})
-TOOL_REPORT = {
-    "calls": 4,
-    "failed": [],
-    "corrections": [],
-    "repeated": [],
-    "wasted": [],
-    "unused_tools": [],
-    "effectiveness": 65,
-}
-JUDGED = Score(
+JUDGED = score(
     score_id=UUID(int=2),
     request_id=UUID(int=1),
-    session_id="s1",
     criteria_hash="0" * 64,
-    profile_id="alert-investigation",
-    profile_version=1,
-    method="llm",
     total_score=31,
     breakdown={"logical_flow": 20, "consistency": 42.0},
-    details=(),
-    reasoning="...",
-    confidence=0.6,
-    disqualified=False,
-    disqualifier_triggered=None,
-    ranking=None,
-    gates=(),
-    failed_gates=(),
-    tool_report=TOOL_REPORT,
     risk=("below_threshold",),
-    risk_threshold=40,
     weakest=("logical_flow", "consistency"),
     judge=JudgeUsage(
         provider="p", model="m", samples=1, input_tokens=10, output_tokens=2, cost_usd=0.01
     ),
-    samples=(),
-    injection_suspected=False,
     facts=SessionFacts(
         agent="KubernetesAgent",
         model="m",
@@ -70,8 +46,6 @@ JUDGED = Score(
         cost_usd=0.02,
         duration_ms=13_000,
     ),
-    missing_tools=(),
-    approaches=(),
     triggered_by="alice",
     duration_ms=900,
     scored_at=AT,

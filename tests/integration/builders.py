@@ -22,10 +22,11 @@ from consumer.errors import NotReachable
 from consumer.outgoing import Addresses, OutboxRow
 from consumer.ports import ClaimedRequest
 from consumer.scoring.criteria import Criteria
-from consumer.scoring.score import JudgeUsage, Score, SessionFacts
+from consumer.scoring.score import Score
 from consumer.scoring.verdict import Approach, MissingTool
 from tests.support.servers import PostgresServer
 from tests.support.topics import Topics
+from tests.unit import builders
 
 ADDRESSES = Addresses(
     source="/tests",
@@ -82,8 +83,6 @@ def addresses_of(topics: Topics) -> Addresses:
 @contextlib.asynccontextmanager
 async def migrated_database(postgres: PostgresServer, template: str) -> AsyncIterator[str]:
     """URL of a database for all tests of a module; see `emptied`."""
-    if postgres.process:
-        await asyncio.to_thread(postgres.process.start)  # a test may have left it dead
     name = f"module_{uuid4().hex}"
     await execute(postgres.dsn, f"CREATE DATABASE {name} TEMPLATE {template}")
     yield urlunsplit(urlsplit(postgres.dsn)._replace(path=f"/{name}"))
@@ -96,15 +95,22 @@ async def emptied(dsn: str) -> str:
         dsn,
         """
         ALTER TABLE scoring_criteria_definitions DISABLE TRIGGER criteria_immutable;
+        ALTER TABLE score_missing_tools DISABLE TRIGGER missing_tools_immutable;
+        ALTER TABLE score_alternative_approaches DISABLE TRIGGER approaches_immutable;
+        ALTER TABLE score_alternative_approach_steps DISABLE TRIGGER approach_steps_immutable;
         DELETE FROM outbox;
         DELETE FROM score_requests;
         DELETE FROM score_alternative_approach_steps;
         DELETE FROM score_alternative_approaches;
         DELETE FROM score_missing_tools;
         DELETE FROM session_scores;
+        DELETE FROM judge_inputs;
         DELETE FROM judge_profiles;
         DELETE FROM scoring_criteria_definitions;
         ALTER TABLE scoring_criteria_definitions ENABLE TRIGGER criteria_immutable;
+        ALTER TABLE score_missing_tools ENABLE TRIGGER missing_tools_immutable;
+        ALTER TABLE score_alternative_approaches ENABLE TRIGGER approaches_immutable;
+        ALTER TABLE score_alternative_approach_steps ENABLE TRIGGER approach_steps_immutable;
         """,
     )
     return dsn
@@ -133,72 +139,30 @@ def request(session_id: str = "s1", **changes: Any) -> IncomingRequest:
 
 def score(claimed: ClaimedRequest, **changes: Any) -> Score:
     """A new score for this request, with children, and no risk."""
-    made = Score(
-        score_id=uuid4(),
-        request_id=claimed.request_id,
-        session_id=claimed.session_id,
-        criteria_hash=CRITERIA.hash,
-        profile_id=PROFILE,
-        profile_version=1,
-        method="llm",
-        total_score=74,
-        breakdown={"logical_flow": 80.0, "consistency": 68.0},
-        details=({"id": "logical_flow", "weight": 1.0, "score": 80},),
-        reasoning="sound, but slow",
-        confidence=0.6,
-        disqualified=False,
-        disqualifier_triggered=None,
-        ranking=None,
-        gates=(),
-        failed_gates=(),
-        tool_report={
-            "calls": 2,
-            "failed": [],
-            "corrections": [],
-            "repeated": [],
-            "wasted": [],
-            "unused_tools": ["kubernetes.pods_log"],
-            "effectiveness": 100,
-        },
-        risk=(),
-        risk_threshold=40.0,
-        weakest=("consistency", "logical_flow"),
-        judge=JudgeUsage(
-            provider="openai",
-            model="judge-1",
-            samples=1,
-            input_tokens=1200,
-            output_tokens=300,
-            cost_usd=0.0042,
-        ),
-        samples=({"points": {"logical_flow": 20}, "nonce": "n1"},),
-        injection_suspected=False,
-        facts=SessionFacts(
-            agent="kubernetes",
-            model="model-1",
-            provider="provider-1",
-            classification_label="alert",
-            total_tokens=4321,
-            cost_usd=0.01,
-            duration_ms=9000,
-        ),
-        missing_tools=(
+    own: dict[str, Any] = {
+        "score_id": uuid4(),
+        "request_id": claimed.request_id,
+        "session_id": claimed.session_id,
+        "criteria_hash": CRITERIA.hash,
+        "profile_id": PROFILE,
+        "missing_tools": (
             MissingTool(tool_name="kubectl_logs", rationale="why", availability="exists_unused"),
             MissingTool(tool_name="promql", rationale="metrics", availability="does_not_exist"),
         ),
-        approaches=(
+        "approaches": (
             Approach(name="logs first", description="read", steps=("one", "two", "three")),
             Approach(name="no steps", description="ask", steps=()),
         ),
-        triggered_by=claimed.triggered_by,
-        duration_ms=1234,
-    )
-    return replace(made, **changes)
+        "triggered_by": claimed.triggered_by,
+    }
+    return builders.score(**{**own, **changes})
 
 
-async def claim(store: Store, count: int = 1, *, lease_s: float = 60) -> list[ClaimedRequest]:
+async def claim(
+    store: Store, count: int = 1, *, lease_s: float = 60, held: Iterable[str] = ()
+) -> list[ClaimedRequest]:
     """Claims as a worker does."""
-    return await store.claim(count, owner="worker-1", lease_s=lease_s)
+    return await store.claim(count, owner="worker-1", lease_s=lease_s, held=held)
 
 
 async def claim_one(store: Store, *, lease_s: float = 60) -> ClaimedRequest:

@@ -62,6 +62,10 @@ SELECT md5('request' || n)::uuid, 's' || n, false, 'tests', n % 10, 'in_progress
     md5('token' || n)::uuid, now() + make_interval(secs => n % 100 - 1), 'p1'
 FROM generate_series(30000, 30199) n;
 
+INSERT INTO judge_inputs (sha256, content, used_at)
+SELECT repeat(md5(n::text), 2), repeat('x', 400)::bytea, now() - make_interval(days => n % 100)
+FROM generate_series(1, 10000) n;
+
 INSERT INTO outbox (event_id, topic, key, type, payload, headers)
 SELECT gen_random_uuid(), 'score.completed', 'k', 'score.completed', repeat('x', 400)::bytea, '[]'
 FROM generate_series(1, 20000) n;
@@ -70,6 +74,7 @@ FROM generate_series(1, 20000) n;
 # Plain parameters for each query, as SQL.
 REQUEST = "md5('request30001')::uuid"
 LEASE = "md5('token30001')::uuid"
+SHA256 = "repeat(md5('7'), 2)"
 INCOMING = """ARRAY[gen_random_uuid()], ARRAY['s15001'], ARRAY[NULL]::text[], ARRAY[false],
     ARRAY['x'], ARRAY[5]::smallint[], ARRAY[now()], ARRAY['t'], ARRAY[0], ARRAY[0]::bigint[],
     ARRAY[NULL]::text[], ARRAY[NULL]::text[]"""
@@ -86,10 +91,14 @@ class Plan:
 
 # Query, its parameters, the indexes that it is for, and whether a sort would be a surprise.
 HOT = {
-    "claim": ("16, 'worker', 60", {"score_requests_claim"}),
+    "claim": ("16, 'worker', 60, ARRAY['p1', 'p2']", {"score_requests_claim"}),
     "free_expired_leases": ("", {"score_requests_leases"}),
     "waiters": (REQUEST, {"score_requests_waiters"}),
-    "outbox_page": ("500", {"outbox_pkey"}),
+    "outbox_page": ("500, 1000000, ARRAY[]::bigint[]", {"outbox_pkey"}),
+    "put_back": (
+        f"{REQUEST}, {LEASE}, 5, NULL, NULL, NULL, 1, true",
+        {"score_requests_pkey"},
+    ),
     "current_score": ("'s77', 'p1', repeat('a', 64)", {"one_current_score"}),
     "begin_scoring": (f"{REQUEST}, {LEASE}, 'p2'", {"score_requests_pkey"}),
     "lock_request": (f"{REQUEST}, {LEASE}", {"score_requests_pkey"}),
@@ -100,6 +109,8 @@ HOT = {
     "session_current_scores": ("'s77'", {"one_current_score"}),
     "backlog": ("100001", {"score_requests_pending_age", "score_requests_leases", "outbox_pkey"}),
     "prune_requests": ("90, 1000", {"score_requests_finished"}),
+    "inputs": (SHA256, {"judge_inputs_pkey"}),
+    "score_by_id": ("md5('score7')::uuid", {"session_scores_pkey"}),
 }
 ORDERED_BY_INDEX = {"claim", "free_expired_leases", "outbox_page", "session_requests"}
 # It is counted up to a limit, and counting needs no order.

@@ -38,13 +38,12 @@ def with_parts(dsn: str, **parts: str) -> str:
 
 
 @pytest_asyncio.fixture
-async def empty(postgres: PostgresServer, database: str) -> AsyncIterator[str]:
+async def empty(postgres: PostgresServer) -> AsyncIterator[str]:
     """URL of a database without any table."""
-    # `database` is asked for only because it starts the server again where a test left it dead.
     name = f"empty_{uuid4().hex}"
-    await execute(database, f"CREATE DATABASE {name}")
-    yield with_parts(database, path=f"/{name}")
-    await execute(database, f"DROP DATABASE {name} WITH (FORCE)")
+    await execute(postgres.dsn, f"CREATE DATABASE {name}")
+    yield with_parts(postgres.dsn, path=f"/{name}")
+    await execute(postgres.dsn, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 async def test_up_applies_everything_once(empty: str) -> None:

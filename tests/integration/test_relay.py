@@ -5,21 +5,27 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import hashlib
 import os
 import random
 import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from aiokafka import ConsumerRecord
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from prometheus_client import REGISTRY
 
 from consumer import relay as relay_module
 from consumer.demo.servers import HOST, free_port
 from consumer.edges.kafka import Producer
 from consumer.edges.postgres.store import Store
 from consumer.errors import NotReachable
+from consumer.events import DLQ_TYPE
 from consumer.loops import Heartbeat, Signal
 from consumer.outgoing import OutboxRow
 from consumer.relay import PAGE, Relay
@@ -35,7 +41,7 @@ from tests.integration.builders import (
     until,
     value,
 )
-from tests.support.servers import KafkaServer
+from tests.support.servers import KafkaProcess, KafkaServer
 from tests.support.topics import Topics
 
 
@@ -207,9 +213,125 @@ async def test_what_kafka_refuses_stays_and_holds_nothing_else_up(
         assert await relay.send_page() == 2
         assert await left(database) == 1
         assert await value(database, "SELECT event_id FROM outbox") == too_large.event_id
+        assert await relay.send_page() == 0  # left alone for a while
+        assert refused() == 1
+        await store.accept([], [event(3, topic=topics.completed)])
+        assert await relay.send_page() == 1
+
+    assert sorted(numbers(await published(kafka.bootstrap, topics.completed))) == [0, 2, 3]
+
+    async with relaying(store, kafka.bootstrap) as relay:  # whose limit is another
+        assert await relay.send_page() == 1
+        assert refused() == 0
+
+
+def refused() -> float | None:
+    return REGISTRY.get_sample_value("scoring_events_refused")
+
+
+async def test_what_kafka_refused_is_tried_again_after_a_while(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.accept([], [event(1, topic=topics.completed, payload=b"x" * 50_000)])
+    monkeypatch.setattr(relay_module, "REFUSED_AGAIN_S", 0.3)
+
+    async with relaying(store, kafka.bootstrap, max_request_size=10_000) as relay:
+        assert await relay.send_page() == 0
+        relay.producer._options["max_request_size"] = 100_000  # type: ignore[index]
+        assert await relay.send_page() == 0
+        await asyncio.sleep(0.3)
+        assert await relay.send_page() == 1
+    assert refused() == 0
+
+
+async def test_a_dead_letter_that_is_too_large_for_its_topic_is_shortened(
+    store: Store, database: str, idempotent_kafka: KafkaServer, topics: Topics
+) -> None:
+    """And so many of them hold up nobody: each topic has a limit of its own."""
+    await limit_messages(idempotent_kafka, topics.dlq, 100_000)
+    value = bytes(range(256)) * 1000
+    letters = [
+        dead(n, topic=topics.dlq, key=b"k" * n, payload=value, headers=[
+            ["theirs", "x"], ["dlq_error_code", "oversize"],
+        ])
+        for n in (1, 2000)
+    ]  # fmt: skip
+    small = dead(3, topic=topics.dlq, payload=b"{", headers=[["theirs", "x"]])
+    await store.accept([], [*letters, small, *some_events(topics, 2)])
+
+    async with relaying(store, idempotent_kafka.bootstrap, idempotent=True) as relay:
+        assert await relay.send_page() == 5
         assert await relay.send_page() == 0
 
-    assert sorted(numbers(await published(kafka.bootstrap, topics.completed))) == [0, 2]
+    assert await left(database) == 0
+    found = {len(r.key or b""): r for r in await published(idempotent_kafka.bootstrap, topics.dlq)}
+    assert set(found) == {0, 1, 2}
+    cut, without_key = found[1], found[0]
+    assert (cut.value, without_key.value) == (value[:65_536], value[:65_536])
+    for record in (cut, without_key):
+        assert dict(record.headers) == {
+            "dlq_error_code": b"oversize",
+            "dlq_original_size": b"256000",
+            "dlq_original_sha256": hashlib.sha256(value).hexdigest().encode(),
+        }
+    whole = found[len(small.key or b"")]
+    assert (whole.value, whole.headers) == (b"{", (("theirs", b"x"),))
+    assert sorted(numbers(await published(idempotent_kafka.bootstrap, topics.completed))) == [0, 1]
+
+
+async def test_small_events_that_are_too_large_only_together_all_arrive(
+    store: Store, database: str, idempotent_kafka: KafkaServer, topics: Topics
+) -> None:
+    """What is sent to a partition at the same time is one message to Kafka."""
+    await limit_messages(idempotent_kafka, topics.completed, 2_000)
+    sent = [event(n, topic=topics.completed, key=b"k", payload=b"x" * 1_000) for n in range(5)]
+    await store.accept([], sent)
+
+    async with relaying(store, idempotent_kafka.bootstrap, idempotent=True) as relay:
+        assert await relay.send_page() == 5
+
+    records = await published(idempotent_kafka.bootstrap, topics.completed)
+    assert sorted(set(numbers(records))) == list(range(5))
+
+
+async def test_a_page_ends_where_it_has_enough_bytes(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "PAGE_BYTES", 10_000)
+    sizes = (4_000, 20_000, 9_000, 2_000, 100)
+    await store.accept(
+        [], [event(n, topic=topics.completed, payload=b"x" * size) for n, size in enumerate(sizes)]
+    )
+
+    async with relaying(store, kafka.bootstrap) as relay:
+        assert [await relay.send_page() for _ in range(4)] == [2, 2, 1, 0]
+
+    records = await published(kafka.bootstrap, topics.completed)
+    assert sorted(numbers(records)) == list(range(5))
+
+
+def dead(number: int, **changes: Any) -> OutboxRow:
+    return replace(event(number, **changes), type=DLQ_TYPE)
+
+
+async def limit_messages(kafka: KafkaServer, topic: str, limit: int) -> None:
+    """The topic takes no larger ones from now on. Its broker hears of it a moment later."""
+    name = "max.message.bytes"
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
+    await admin.start()
+    try:
+        change = ConfigResource(ConfigResourceType.TOPIC, topic, {name: str(limit)})
+        await admin.alter_configs([change])
+        asked = ConfigResource(ConfigResourceType.TOPIC, topic, {name: None})
+
+        async def is_known() -> bool:
+            (answer,) = await admin.describe_configs([asked])
+            ((*_, found),) = answer.resources
+            return any(entry[:2] == (name, str(limit)) for entry in found)
+
+        await until(is_known, what=f"{topic} takes {limit} bytes")
+    finally:
+        await admin.close()
 
 
 # ── one relay at a time ─────────────────────────────────────────────────────
@@ -310,16 +432,39 @@ async def test_at_stop_everything_is_sent(
 
 
 async def test_at_stop_without_kafka_the_outbox_is_left_to_others(
-    store: Store, database: str, topics: Topics
+    store: Store, database: str, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.accept([], some_events(topics, 3))
+    monkeypatch.setattr(relay_module, "FLUSH_S", 1.5)
     stop = asyncio.Event()
     stop.set()
 
-    async with asyncio.timeout(20), relaying(store, f"{HOST}:{free_port()}") as relay:
+    async with asyncio.timeout(10), relaying(store, f"{HOST}:{free_port()}") as relay:
         await relay.run(stop)
 
     assert await left(database) == 3
+
+
+async def test_at_stop_a_server_that_is_away_for_a_moment_is_waited_for(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.accept([], some_events(topics, 3))
+    send, trouble = Producer.send, [NotReachable("away", server="kafka")]
+
+    async def send_in_the_end(self: Producer, *args: Any, **options: Any) -> Any:
+        if trouble:
+            raise trouble.pop()
+        return await send(self, *args, **options)
+
+    monkeypatch.setattr(Producer, "send", send_in_the_end)
+    stop = asyncio.Event()
+    stop.set()
+
+    async with relaying(store, kafka.bootstrap) as relay:
+        await relay.run(stop)
+
+    assert trouble == []
+    assert await left(database) == 0
 
 
 # ── servers that are away ───────────────────────────────────────────────────
@@ -338,23 +483,25 @@ async def test_without_kafka_events_stay(store: Store, database: str, topics: To
 
 
 async def test_events_wait_for_a_killed_broker_and_are_sent_when_it_is_back(
-    store: Store, database: str, kafka: KafkaServer, topics: Topics
+    store: Store,
+    database: str,
+    kafka: KafkaServer,
+    kafka_process: KafkaProcess,
+    topics: Topics,
 ) -> None:
-    if kafka.process is None:
-        pytest.skip("not ours to kill")
     if not kafka.idempotent:
         pytest.skip(f"{kafka.kind} forgets its topics, and acknowledges what it then loses")
     async with relaying(store, kafka.bootstrap, idempotent=True) as relay, running(relay):
         await store.accept([], some_events(topics, 10))
         await until(lambda: is_empty(database))
 
-        await asyncio.to_thread(kafka.process.kill)
+        await asyncio.to_thread(kafka_process.kill)
         await store.accept([], some_events(topics, 20, start=10))
         relay.wake.set()
         await asyncio.sleep(1.5)
         assert await left(database) == 20
 
-        await asyncio.to_thread(kafka.process.start)
+        await asyncio.to_thread(kafka_process.start)
         await until(lambda: is_empty(database), timeout_s=45)
 
     records = await published(kafka.bootstrap, topics.completed)
@@ -365,12 +512,12 @@ async def test_events_outlast_a_broker_that_hangs(
     store: Store,
     database: str,
     kafka: KafkaServer,
+    kafka_process: KafkaProcess,
     topics: Topics,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The connection stands and nobody answers: neither error nor acknowledgement."""
-    if kafka.process is None or kafka.process.pid is None:
-        pytest.skip("not ours to stop")
+    assert kafka_process.pid
     monkeypatch.setattr(relay_module, "FLUSH_S", 0.5)
     before = asyncio.all_tasks()
     stop = asyncio.Event()
@@ -382,9 +529,10 @@ async def test_events_outlast_a_broker_that_hangs(
         await store.accept([], some_events(topics, 10))
         assert await relay.send_page() == 10
         await store.accept([], some_events(topics, 10, start=10))
-        with hanging(kafka.process.pid):
+        with hanging(kafka_process.pid):
             async with asyncio.timeout(20):
-                assert await relay.send_page() == 0  # over a connection that stood before
+                with pytest.raises(NotReachable, match="Kafka takes no event"):
+                    await relay.send_page()  # over a connection that stood before
                 await relay.run(stop)  # over a new one
             assert await left(database) == 10
         # Nothing goes on trying behind our back, and sends everything again some time.

@@ -527,6 +527,21 @@ async def test_those_who_waited_for_a_cancelled_request_go_on_without_it(
     assert (await row_counts(database))["outbox"] == 2
 
 
+async def test_who_is_promoted_is_as_urgent_as_the_most_urgent_that_wait_for_it(
+    store: Store, database: str
+) -> None:
+    leader, first, urgent, patient = (request(priority=p) for p in (5, 2, 9, 1))
+    for one in (leader, first, urgent, patient):
+        await store.accept([one], [])
+
+    assert await store.cancel(leader.request_id, by="ops")
+
+    rows = await requests_by_id(database)
+    priorities = [rows[one.request_id]["priority"] for one in (first, urgent, patient)]
+    assert priorities == [9, 9, 1]
+    assert {rows[r.request_id]["coalesced_into"] for r in (urgent, patient)} == {first.request_id}
+
+
 async def test_only_what_is_not_finished_can_be_cancelled(store: Store, database: str) -> None:
     made = await scored(store, request())
     before = await requests_by_id(database), await row_counts(database)
@@ -701,6 +716,56 @@ async def _drained(store: Store) -> list[UUID]:
     return mine
 
 
+async def sessions_claimed(store: Store, *held: str) -> list[str]:
+    """The sessions of what is claimed while these profiles are held; all is put back at once."""
+    claimed = await claim(store, 10, held=held)
+    for one in claimed:
+        await store.put_back(one, after_s=0, count_attempt=False)
+    return sorted(one.session_id for one in claimed)
+
+
+async def test_what_needs_a_judge_that_is_left_alone_is_not_claimed(store: Store) -> None:
+    await store.accept([request("s1", profile_id="p1"), request("s2", profile_id="p2")], [])
+    await store.accept([request("s3")], [])
+
+    assert await sessions_claimed(store) == ["s1", "s2", "s3"]
+    assert await sessions_claimed(store, "p1") == ["s2", "s3"]
+    assert await sessions_claimed(store, "p2", "p1") == ["s3"]
+    # Nobody knows yet whose judge the third one needs: it waits only where all are left alone.
+    assert await sessions_claimed(store, "p1", "") == ["s2"]
+    assert await sessions_claimed(store, "p1", "p2", "") == []
+
+
+async def test_a_held_request_is_known_by_the_profile_that_was_chosen(store: Store) -> None:
+    await store.accept([request("s1")], [])
+    claimed = await claim_one(store)
+    await begin(store, claimed, profile_id="p1")
+    await store.put_back(claimed, after_s=0, count_attempt=False, held=True)
+
+    assert await claim(store, held=["p1"]) == []
+    (again,) = await claim(store, held=["p2", ""])
+    assert (again.request_id, again.attempt) == (claimed.request_id, 1)
+
+
+async def test_a_named_profile_counts_more_than_one_chosen_before(store: Store) -> None:
+    await store.accept([request("s1", profile_id="p1")], [])
+    claimed = await claim_one(store)
+    await begin(store, claimed, profile_id="p1")
+    await store.put_back(claimed, after_s=0, count_attempt=False, held=True)
+
+    assert await claim(store, held=["p1"]) == []
+    assert len(await claim(store, held=[""])) == 1
+
+
+async def test_those_who_are_held_let_others_of_less_urgency_pass(store: Store) -> None:
+    urgent = [request(f"u{n}", profile_id="p1", priority=9) for n in range(5)]
+    await store.accept([*urgent, request("s1", priority=0)], [])
+
+    (claimed,) = await claim(store, 3, held=["p1"])
+
+    assert claimed.session_id == "s1"
+
+
 # ── leases ──────────────────────────────────────────────────────────────────
 
 
@@ -802,6 +867,43 @@ async def test_a_release_takes_its_attempt_back_and_is_due_at_once(store: Store)
         claimed = await claim_one(store)
         assert claimed.attempt == 1
         await store.put_back(claimed, after_s=0, count_attempt=False)
+
+
+async def test_a_held_request_keeps_its_profile_and_no_deadline_runs(
+    store: Store, database: str
+) -> None:
+    await store.accept([request()], [])
+    claimed = await claim_one(store)
+    await begin(store, claimed)
+    deadline = datetime(2030, 1, 1, tzinfo=UTC)
+    await store.put_back(
+        claimed, after_s=0, code="judge_unavailable", message="503", deadline_at=deadline
+    )
+    again = await claim_one(store)
+    await begin(store, again)
+
+    await store.put_back(again, after_s=30, count_attempt=False, held=True)
+
+    (row,) = await fetch(database, "SELECT *, next_attempt_at - now() AS due FROM score_requests")
+    assert (row["state"], row["attempt"], row["deadline_at"]) == ("pending", 1, None)
+    assert row["scoring_profile_id"] == PROFILE
+    assert row["lease_token"] is row["lease_owner"] is row["lease_expires_at"] is None
+    assert row["error_code"] == "judge_unavailable"  # the trouble that it has seen
+    assert timedelta(seconds=25) < row["due"] <= timedelta(seconds=30)
+
+
+async def test_a_held_request_keeps_nobody_from_scoring_its_session(store: Store) -> None:
+    await store.register_criteria(CRITERIA)
+    await store.accept([request(), request(profile_id=PROFILE)], [])
+    held, other = sorted(await claim(store, 2), key=lambda one: one.profile_id is not None)
+    await begin(store, held)
+    await store.put_back(held, after_s=0, count_attempt=False, held=True)
+
+    assert await begin(store, other) is None
+    again = await claim_one(store)
+    # Claimed with the profile that it had: then it is this one's turn to wait.
+    with pytest.raises(AlreadyBeingScored):
+        await begin(store, again)
 
 
 async def test_only_the_holder_can_put_back(store: Store, database: str) -> None:
@@ -907,6 +1009,13 @@ async def test_a_score_of_another_session_answers_nothing(store: Store) -> None:
 async def test_a_forced_request_reuses_nothing(store: Store) -> None:
     await scored(store, request())
     await store.accept([request(force_rescore=True)], [])
+
+    assert await begin(store, await claim_one(store)) is None
+
+
+async def test_a_score_by_rules_for_want_of_money_answers_nobody_else(store: Store) -> None:
+    await scored(store, request(), judge_skipped="budget_exhausted")
+    await store.accept([request()], [])
 
     assert await begin(store, await claim_one(store)) is None
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,6 +20,7 @@ from consumer.errors import LeaseLost
 from consumer.events import ErrorCode, event_id
 from consumer.pipeline import Failed
 from consumer.ports import ClaimedRequest
+from consumer.scoring.inputs import inputs_of
 from consumer.scoring.profile import Profile, parse_profile
 from consumer.scoring.score import Score
 from consumer.scoring.text import storable, storable_json
@@ -46,7 +48,17 @@ from tests.integration.builders import (
     value,
 )
 from tests.support.servers import PostgresServer
+from tests.unit.builders import message, session
 
+JSON_COLUMNS = {
+    "score_breakdown",
+    "score_details",
+    "gate",
+    "samples",
+    "tool_report",
+    "elision",
+    "injection_flags",
+}
 # What JSON may hold and PostgreSQL or UTF-8 may not.
 ODD = "nul\x00 half\ud83d \U0001f600 zero\u200bwidth \u202ebidi \ufffe"
 
@@ -97,17 +109,15 @@ async def test_a_score_is_stored_with_every_value(store: Store, database: str) -
         disqualifier_triggered="made things up",
         risk=("below_threshold", "disqualified"),
         injection_suspected=True,
+        injection_flags=({"step": 2, "kind": "verdict", "excerpt": "100 points"},),
+        elision={"strategy": ["references"], "bytes": 500, "ratio": 0.5},
+        judge_skipped="budget_exhausted",
     )
 
     at = await store.complete(claimed, made)
 
     (row,) = await fetch(database, "SELECT * FROM session_scores")
-    stored = {
-        name: json.loads(got)
-        if name in {"score_breakdown", "score_details", "gate", "samples", "tool_report"}
-        else got
-        for name, got in row.items()
-    }
+    stored = {name: json.loads(got) if name in JSON_COLUMNS else got for name, got in row.items()}
     assert stored == {
         "score_id": made.score_id,
         "session_id": "s1",
@@ -136,8 +146,10 @@ async def test_a_score_is_stored_with_every_value(store: Store, database: str) -
         "judge_output_tokens": 300,
         "judge_cost_usd": 0.0042,
         "samples": [{"points": {"logical_flow": 20}, "nonce": "n1"}],
-        "elision": None,
+        "elision": {"strategy": ["references"], "bytes": 500, "ratio": 0.5},
         "injection_suspected": True,
+        "injection_flags": [{"step": 2, "kind": "verdict", "excerpt": "100 points"}],
+        "judge_skipped": "budget_exhausted",
         "agent": "kubernetes",
         "agent_model": "model-1",
         "agent_provider": "provider-1",
@@ -484,6 +496,24 @@ async def test_a_score_is_immutable(store: Store, database: str, change: str) ->
     assert await fetch(database, "SELECT * FROM session_scores") == before
 
 
+@pytest.mark.parametrize(
+    "table",
+    ["score_missing_tools", "score_alternative_approaches", "score_alternative_approach_steps"],
+)
+@pytest.mark.parametrize("change", ["UPDATE {} SET id = DEFAULT", "DELETE FROM {}"])
+async def test_what_belongs_to_a_score_is_immutable_too(
+    store: Store, database: str, table: str, change: str
+) -> None:
+    await scored(store, request())
+    before = await fetch(database, f"SELECT * FROM {table}")  # noqa: S608
+    assert before
+
+    with pytest.raises(asyncpg.RestrictViolationError):
+        await execute(database, change.format(table))
+
+    assert await fetch(database, f"SELECT * FROM {table}") == before  # noqa: S608
+
+
 async def test_a_score_can_cease_to_be_current_but_not_become_it_again(
     store: Store, database: str
 ) -> None:
@@ -783,3 +813,85 @@ async def test_the_backlog_says_how_much_waits_and_how_long(store: Store, databa
     assert (cut.pending, cut.in_progress, cut.outbox) == (1, 1, 1)
     assert 60 <= full.oldest_pending_s < 85
     assert 30 <= full.oldest_outbox_s < 55
+
+
+# ── what judges were shown ──────────────────────────────────────────────────
+
+INPUTS = inputs_of(session(message(ODD)))
+
+
+async def test_what_judges_were_shown_is_kept_with_the_score(store: Store, database: str) -> None:
+    claimed = await in_progress(store)
+    sample = {"points": {"flow": 20}, "nonce": "n1", "inputs_sha256": INPUTS.sha256}
+    made = score(claimed, inputs=INPUTS, samples=(sample,))
+
+    await store.complete(claimed, made)
+
+    stored = await store.score(made.score_id)
+    assert stored is not None
+    assert stored.samples == (sample,)
+    assert await store.inputs(INPUTS.sha256) == INPUTS.content
+    assert await store.inputs("0" * 64) is None
+
+
+async def test_the_same_inputs_are_kept_once_and_as_long_as_they_are_used(
+    store: Store, database: str
+) -> None:
+    await scored(store, request(), inputs=INPUTS)
+    await execute(database, "UPDATE judge_inputs SET used_at = now() - interval '40 d'")
+    await scored(store, request(force_rescore=True), inputs=INPUTS)
+
+    (row,) = await fetch(database, "SELECT *, now() - used_at AS age FROM judge_inputs")
+    assert (row["sha256"], row["content"]) == (INPUTS.sha256, INPUTS.content)
+    assert row["age"] < timedelta(minutes=5)
+    assert await store.prune_inputs(older_than_days=30, batch=10) == 0
+
+
+async def test_a_score_by_rules_keeps_no_inputs(store: Store, database: str) -> None:
+    await scored(store, request())
+    assert await value(database, "SELECT count(*) FROM judge_inputs") == 0
+
+
+async def test_a_score_that_is_not_stored_keeps_no_inputs(store: Store, database: str) -> None:
+    claimed = await in_progress(store)
+    lost = replace(claimed, lease_token=uuid4())
+    with pytest.raises(LeaseLost):
+        await store.complete(lost, score(lost, inputs=INPUTS))
+    assert await value(database, "SELECT count(*) FROM judge_inputs") == 0
+
+
+async def test_old_inputs_are_pruned_in_batches_and_their_scores_stay(
+    store: Store, database: str
+) -> None:
+    for number in range(3):
+        inputs = inputs_of(session(id=f"s{number}"))
+        await scored(store, request(f"s{number}"), inputs=inputs)
+    await execute(
+        database,
+        "UPDATE judge_inputs SET used_at = now() - interval '31 d' WHERE sha256 <> $1",
+        inputs.sha256,
+    )
+
+    assert await store.prune_inputs(older_than_days=32, batch=10) == 0
+    assert await store.prune_inputs(older_than_days=30, batch=1) == 1
+    assert await store.prune_inputs(older_than_days=30, batch=10) == 1
+    assert await store.prune_inputs(older_than_days=30, batch=10) == 0
+    assert await store.inputs(inputs.sha256) == inputs.content
+    assert (await row_counts(database))["session_scores"] == 3
+
+
+async def test_a_score_is_found_by_its_id_with_all_that_belongs_to_it(store: Store) -> None:
+    made = await scored(
+        store,
+        request(),
+        elision={"strategy": ["references"], "bytes": 500, "ratio": 0.5},
+        injection_flags=({"step": None, "part": "final_analysis", "kind": "verdict"},),
+    )
+    assert await store.score(made.score_id) == made
+    assert await store.score(uuid4()) is None
+
+
+async def test_criteria_are_found_by_their_hash(store: Store) -> None:
+    assert await store.criteria(CRITERIA.hash) == CRITERIA.content
+    with pytest.raises(LookupError, match="no criteria ffff"):
+        await store.criteria("f" * 64)

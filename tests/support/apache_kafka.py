@@ -25,9 +25,11 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller_port}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
-advertised.listeners=PLAINTEXT://{host}:{port}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=PLAINTEXT
+# A client is sent to the advertised address, so a proxy needs a listener of its own.
+listeners=PLAINTEXT://{host}:{port},PROXIED://{host}:{behind_proxy},CONTROLLER://{host}:{controller_port}
+advertised.listeners=PLAINTEXT://{host}:{port},PROXIED://{host}:{proxy_port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={data_dir}/logs
 
 auto.create.topics.enable=true
@@ -72,7 +74,7 @@ class ApacheKafka(EmbeddedServer):
     """A broker and controller in one JVM. Records and committed offsets survive `stop` and `kill`.
 
     Unknown topics are created on first use, with 4 partitions. Transactions work, and records of
-    `MAX_RECORD_BYTES` pass.
+    `MAX_RECORD_BYTES` pass. A proxy from `proxy_port` to `behind_proxy` is a second way to it.
     """
 
     name = "apache-kafka"
@@ -83,6 +85,9 @@ class ApacheKafka(EmbeddedServer):
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir)
         self._controller_port = free_port()
+        # Whoever connects to `behind_proxy` is told that the broker is at `proxy_port`.
+        self.behind_proxy = free_port()
+        self.proxy_port = free_port()
         self._config = self.data_dir / "server.properties"
 
     @property
@@ -92,20 +97,24 @@ class ApacheKafka(EmbeddedServer):
 
     def _prepare(self) -> None:
         super()._prepare()
-        config = _CONFIG.format(
-            host=HOST,
-            port=self.port,
-            controller_port=self._controller_port,
-            data_dir=self.data_dir,
-            max_record_bytes=MAX_RECORD_BYTES,
-        )
-        self._config.write_text(config)
+        self._config.write_text(self._properties())
         if not (self.data_dir / "logs" / "meta.properties").exists():
             self._format()
 
-    def _format(self) -> None:
+    def _properties(self) -> str:
+        return _CONFIG.format(
+            host=HOST,
+            port=self.port,
+            controller_port=self._controller_port,
+            behind_proxy=self.behind_proxy,
+            proxy_port=self.proxy_port,
+            data_dir=self.data_dir,
+            max_record_bytes=MAX_RECORD_BYTES,
+        )
+
+    def _format(self, *more: str) -> None:
         cluster_id = "c2NvcmUtY29uc3VtZXItMQ"  # 16 bytes in base64, as Kafka wants it
-        options = ["format", "--cluster-id", cluster_id, "--config", str(self._config)]
+        options = ["format", "--cluster-id", cluster_id, "--config", str(self._config), *more]
         with self.log.open("ab") as log:
             done = subprocess.run(
                 self._launched(self._java("kafka.tools.StorageTool", *options)),

@@ -32,7 +32,7 @@ def configured(
 ) -> Path:
     """The shipped configuration with these profiles added, and these fields of providers."""
     made = folder / "config"
-    shutil.copytree(resource("config"), made)
+    shutil.copytree(resource("config"), made, dirs_exist_ok=True)
     known = yaml.safe_load((made / "llm_providers.yaml").read_text())
     for name, fields in providers.items():
         known[name].update(fields)

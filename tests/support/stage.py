@@ -19,7 +19,7 @@ from uuid import UUID, uuid4
 import asyncpg
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 
-from consumer.demo.world import ConsumerProcess
+from tests.support.replica import Replica
 from tests.support.servers import KafkaServer
 from tests.support.stand_ins import StandIns
 from tests.support.topics import Topics
@@ -49,13 +49,19 @@ class Stage:
     folder: Path
     events: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    settings: dict[str, object] = field(default_factory=dict)  # of all its processes
+
+    @property
+    def group_id(self) -> str:
+        """The consumer group of this stage."""
+        return f"group-{self.topics.requested}"
 
     def environment(self, **changes: object) -> dict[str, str]:
         """The consumer's settings for this stage; `changes` are lower-case names."""
         settings = {
             "KAFKA_BOOTSTRAP_SERVERS": self.kafka.bootstrap,
             "KAFKA_ENABLE_IDEMPOTENCE": str(self.kafka.idempotent).lower(),
-            "KAFKA_GROUP_ID": f"group-{self.topics.requested}",
+            "KAFKA_GROUP_ID": self.group_id,
             "KAFKA_SESSION_TIMEOUT_SECONDS": "6",
             "TOPIC_SCORE_REQUESTED": self.topics.requested,
             "TOPIC_SCORE_COMPLETED": self.topics.completed,
@@ -73,27 +79,27 @@ class Stage:
             "COMPLETION_WAIT_SECONDS": "3",
             "REQUEST_DEADLINE_SECONDS": "3",
         }
+        changes = self.settings | changes
         return settings | {name.upper(): str(value) for name, value in changes.items()}
 
     @contextlib.asynccontextmanager
-    async def consumer(self, **changes: object) -> AsyncIterator[ConsumerProcess]:
+    async def consumer(self, *, roles: str = "", **changes: object) -> AsyncIterator[Replica]:
         """`score-consumer run`, ready for work; stopped in good order at the end."""
-        process = self.process(**changes)
+        process = self.process(roles=roles, **changes)
         await asyncio.to_thread(process.start)
         try:
             yield process
         finally:
             await asyncio.to_thread(process.stop)
 
-    def process(self, **changes: object) -> ConsumerProcess:
+    def process(self, *, roles: str = "", **changes: object) -> Replica:
         """`score-consumer run`, not started yet."""
-        return ConsumerProcess(
-            self.folder / f"consumer-{uuid4().hex[:8]}", self.environment(**changes)
-        )
+        folder = self.folder / f"consumer-{uuid4().hex[:8]}"
+        return Replica(folder, self.environment(**changes), roles=roles)
 
     async def send(self, *requests: dict[str, Any] | bytes | None, **record: Any) -> None:
         """Puts records on score.requested as they are: dicts as JSON, bytes and None untouched."""
-        async with self._producer() as producer:
+        async with self.producer() as producer:
             for request in requests:
                 value = json.dumps(request).encode() if isinstance(request, dict) else request
                 await producer.send_and_wait(self.topics.requested, value, **record)
@@ -105,7 +111,8 @@ class Stage:
         return request_id
 
     @contextlib.asynccontextmanager
-    async def _producer(self) -> AsyncIterator[AIOKafkaProducer]:
+    async def producer(self) -> AsyncIterator[AIOKafkaProducer]:
+        """A producer of the test's own, connected."""
         producer = AIOKafkaProducer(
             bootstrap_servers=self.kafka.bootstrap, max_request_size=32 * 1024 * 1024
         )

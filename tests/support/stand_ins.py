@@ -153,9 +153,9 @@ class _Judge:
 
 
 @contextlib.asynccontextmanager
-async def stand_ins() -> AsyncIterator[StandIns]:
+async def stand_ins(both: StandIns | None = None) -> AsyncIterator[StandIns]:
     """Both services on free ports."""
-    both = StandIns()
+    both = both or StandIns()
     history = _History(both, history_service.app(both.sessions))
     async with served(history) as history_url, served(_Judge(both)) as judge_url:
         both.history_url, both.judge_url = history_url, judge_url

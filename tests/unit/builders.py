@@ -9,6 +9,7 @@ from uuid import UUID
 
 from consumer.ports import ClaimedRequest, Completion
 from consumer.scoring.profile import Profile, parse_profile
+from consumer.scoring.score import JudgeUsage, Score, SessionFacts
 from consumer.scoring.scorers.base import Subject, subject
 from consumer.scoring.session import (
     AvailableTool,
@@ -224,3 +225,65 @@ def claimed(**changes: Any) -> ClaimedRequest:
         "trace": {},
     }
     return ClaimedRequest(**{**fields, **changes})
+
+
+def score(**changes: Any) -> Score:
+    """A judged score of 74 without risk or children, not stored yet."""
+    fields: dict[str, Any] = {
+        "score_id": UUID("00000000-0000-4000-8000-000000000002"),
+        "request_id": REQUEST_ID,
+        "session_id": "s1",
+        "criteria_hash": "a" * 64,
+        "profile_id": "alert-investigation",
+        "profile_version": 1,
+        "method": "llm",
+        "total_score": 74,
+        "breakdown": {"logical_flow": 80.0, "consistency": 68.0},
+        "details": ({"id": "logical_flow", "weight": 1.0, "score": 80},),
+        "reasoning": "sound, but slow",
+        "confidence": 0.6,
+        "ranking": None,
+        "gates": (),
+        "failed_gates": (),
+        "disqualified": False,
+        "disqualifier_triggered": None,
+        "tool_report": {
+            "calls": 2,
+            "failed": [],
+            "corrections": [],
+            "repeated": [],
+            "wasted": [],
+            "unused_tools": ["kubernetes.pods_log"],
+            "effectiveness": 100,
+        },
+        "risk": (),
+        "risk_threshold": 40.0,
+        "weakest": ("consistency", "logical_flow"),
+        "judge": JudgeUsage(
+            provider="openai",
+            model="judge-1",
+            samples=1,
+            input_tokens=1200,
+            output_tokens=300,
+            cost_usd=0.0042,
+        ),
+        "judge_skipped": None,
+        "samples": ({"points": {"logical_flow": 20}, "nonce": "n1"},),
+        "elision": None,
+        "injection_suspected": False,
+        "injection_flags": (),
+        "facts": SessionFacts(
+            agent="kubernetes",
+            model="model-1",
+            provider="provider-1",
+            classification_label="alert",
+            total_tokens=4321,
+            cost_usd=0.01,
+            duration_ms=9000,
+        ),
+        "missing_tools": (),
+        "approaches": (),
+        "triggered_by": "tests",
+        "duration_ms": 1234,
+    }
+    return Score(**{**fields, **changes})

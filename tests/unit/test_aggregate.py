@@ -354,6 +354,27 @@ def test_without_a_judge_its_criteria_are_left_out() -> None:
     assert (total.total, total.confidence) == (70, 0.9)
 
 
+def test_why_the_judge_was_not_asked_is_told() -> None:
+    def told(**changes: Any) -> str | None:
+        by = profile(method="hybrid", criteria=[judged("flow"), ruled()], **changes)
+        total = aggregate(by, look(by, RUN), None, unasked="no money")
+        return total.breakdown[0].not_applicable
+
+    assert told() == "the judge was not asked (no money)"
+    # What code found comes first: with all the money there is it would not have been asked.
+    gates = [gated("tool_count", 99)]
+    assert told(gates=gates) == "the judge was not asked (gate failed: tool_count)"
+
+
+def test_means_of_points_count_exactly() -> None:
+    by = profile(criteria=[judged("a", max_points=3)])
+    assert total_of(by, judge=JudgeView(points={"a": Fraction(1, 2)})).total == 17  # 16.67
+    thirds = profile(criteria=[judged("a", max_points=100)])
+    view = JudgeView(points={"a": Fraction(101, 2)})
+    assert total_of(thirds, judge=view).total == 51
+    assert total_of(thirds, judge=view).breakdown[0].x == Fraction(101, 200)
+
+
 def test_a_judge_s_profile_by_rules_only_has_nothing_to_score() -> None:
     with pytest.raises(NothingToScore) as error:
         total_of(profile(criteria=[judged("flow")]))
@@ -567,7 +588,9 @@ def test_the_bands_of_the_judge_s_prompt(totals: tuple[int, int], name: str) -> 
 # --- Without criteria --------------------------------------------------------------------------
 
 
-def free_form(by: Profile, total: int, breakdown: dict[str, int], **changes: Any) -> Total:
+def free_form(
+    by: Profile, total: int | Fraction, breakdown: dict[str, int], **changes: Any
+) -> Total:
     view = JudgeView(points={}, total=total, breakdown=breakdown, **changes)
     return total_of(by, judge=view)
 
@@ -587,6 +610,7 @@ def test_a_free_form_total_is_put_on_the_scale() -> None:
     assert free_form(narrow, 50, {}).risk == ("below_threshold",)
     assert free_form(narrow, 51, {}).total == 46  # 45.5, half up
     assert free_form(narrow, 51, {}).risk == ()
+    assert free_form(narrow, Fraction(101, 2), {}).total == 45  # 45.25
 
 
 def test_a_disqualified_free_form_session_gets_the_minimum() -> None:

@@ -18,10 +18,12 @@ from consumer.config import (
 )
 from consumer.errors import ConfigError
 from consumer.resources import resource
-from tests.unit.builders import TEMPLATE, judged, raw_profile, ruled
+from consumer.scoring.profile import Seat
+from tests.unit.builders import TEMPLATE, judged, profile, raw_profile, ruled
 
 PROVIDER = {"type": "openai", "base_url": "https://llm.example/v1", "model": "small"}
 FILES = ("scoring_config.yaml", "llm_providers.yaml")
+NAN, INF = float("nan"), float("inf")
 Write = Callable[..., Path]
 
 
@@ -61,8 +63,13 @@ def problems(folder: Path, environment: Mapping[str, str] | None = None) -> list
 
 
 def chosen(config: Config) -> JudgeConfig:
-    assert config.judge is not None
-    return config.judge
+    """The only judge."""
+    (judge,) = config.judges
+    return judge
+
+
+def default_model(config: Config) -> str:
+    return chosen(config).models[Seat()]
 
 
 # --- What ships --------------------------------------------------------------------------------
@@ -70,7 +77,7 @@ def chosen(config: Config) -> JudgeConfig:
 
 def test_the_shipped_files_load_without_any_variable() -> None:
     config = load(resource("config"), {})
-    assert (config.enabled, config.judge, dict(config.labels)) == (True, None, {})
+    assert (config.enabled, config.judges, dict(config.labels)) == (True, (), {})
     assert {"alert-investigation", "efficiency-simple"} <= {p.id for p in config.profiles}
     assert "judge_prompt" in config.prompts
 
@@ -80,7 +87,7 @@ def test_the_shipped_files_take_their_variables() -> None:
     config = load(resource("config"), environment)
     assert config.enabled is False
     judge = chosen(config)
-    assert (judge.name, judge.model, judge.api_key) == ("openai", "gpt-4o", "k")
+    assert (judge.name, judge.models, judge.api_key) == ("openai", {Seat(): "gpt-4o"}, "k")
     assert judge.provider.base_url == "https://api.openai.com/v1"
     environment |= {
         "SCORING_LLM_PROVIDER": "openai-compatible",
@@ -89,7 +96,8 @@ def test_the_shipped_files_take_their_variables() -> None:
         "LLM_BASE_URL": "http://llm.example/v1",
     }
     judge = chosen(load(resource("config"), environment))
-    assert (judge.name, judge.model, judge.api_key) == ("openai-compatible", "mine", "other")
+    assert (judge.name, judge.models[Seat()]) == ("openai-compatible", "mine")
+    assert judge.api_key == "other"
     assert judge.provider.base_url == "http://llm.example/v1"
 
 
@@ -98,7 +106,7 @@ def test_the_shipped_files_take_their_variables() -> None:
 
 def test_without_a_provider_there_is_no_judge(write: Write) -> None:
     config = load(write(), {})
-    assert config.judge is None
+    assert config.judges == ()
     assert config.enabled is True
 
 
@@ -112,29 +120,53 @@ def test_the_chosen_provider(write: Write) -> None:
         "llm_providers.yaml": {"main": provider},
     }
     judge = chosen(load(write(files), {"MAIN_KEY": "secret"}))
-    assert (judge.name, judge.model, judge.api_key) == ("main", "small", "secret")
+    assert (judge.name, judge.models, judge.api_key) == ("main", {Seat(): "small"}, "secret")
     assert judge.provider.price == PriceOverride(input_per_million=1, output_per_million=2.5)
     assert (judge.provider.context_window, judge.provider.max_output_tokens) == (128_000, 8192)
-    assert judge.provider.timeout_s == 120
+    assert (judge.provider.timeout_s, judge.provider.breaker_open_s) == (120, 30)
+    assert (judge.provider.dialect, judge.provider.max_concurrency) == ("json_schema", 64)
+    limits = judge.provider
+    assert limits.requests_per_minute is limits.tokens_per_minute is limits.daily_cap_usd is None
+
+
+SMALLEST = {
+    "context_window": 1024,
+    "max_output_tokens": 256,
+    "timeout_s": 0.1,
+    "breaker_open_s": 0.1,
+    "dialect": "none",
+    "max_concurrency": 1,
+    "requests_per_minute": 0.5,
+    "tokens_per_minute": 0.5,
+    "daily_cap_usd": 0,
+    "price": {"input_per_million": 0, "output_per_million": 0},
+}
 
 
 def test_the_smallest_provider(write: Write) -> None:
-    limits = {"context_window": 1024, "max_output_tokens": 256, "timeout_s": 0.1}
-    price = {"price": {"input_per_million": 0, "output_per_million": 0}}
     files = {
         "scoring_config.yaml": scoring(scoring={"llm_provider": "main"}),
-        "llm_providers.yaml": {"main": PROVIDER | limits | price},
+        "llm_providers.yaml": {"main": PROVIDER | SMALLEST},
     }
     provider = chosen(load(write(files), {})).provider
-    assert provider.model_dump() == PROVIDER | limits | price | {"api_key_env": None}
+    assert provider.model_dump() == PROVIDER | SMALLEST | {"api_key_env": None}
+
+
+@pytest.mark.parametrize("kind", ["openai", "gemini", "anthropic"])
+def test_the_kinds_of_providers(write: Write, kind: str) -> None:
+    files = {
+        "scoring_config.yaml": scoring(scoring={"llm_provider": "main"}),
+        "llm_providers.yaml": {"main": PROVIDER | {"type": kind}},
+    }
+    assert chosen(load(write(files), {})).provider.type == kind
 
 
 def test_a_model_of_the_scoring_file_comes_before_the_provider_s(write: Write) -> None:
     files = {
         "scoring_config.yaml": scoring(scoring={"llm_provider": "main", "llm_model": "${BIG}"})
     }
-    assert chosen(load(write(files), {"BIG": "big"})).model == "big"
-    assert chosen(load(write(files), {"BIG": ""})).model == "small"
+    assert default_model(load(write(files), {"BIG": "big"})) == "big"
+    assert default_model(load(write(files), {"BIG": ""})) == "small"
 
 
 def test_a_provider_without_a_key(write: Write) -> None:
@@ -184,20 +216,35 @@ def test_what_other_providers_lack_does_not_matter(write: Write) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"type": "bard"}, "type: Input should be 'openai'"),
+        ({"type": "bard"}, "type: Input should be 'openai', 'gemini' or 'anthropic'"),
         ({"base_url": "llm.example"}, "base_url: String should match pattern '^https?://'"),
         ({"model": ""}, "model: String should have at least 1 character"),
         ({"context_window": 1023}, "context_window: Input should be greater than or equal to 1024"),
         ({"max_output_tokens": 255}, "max_output_tokens: Input should be greater than or equal to"),
         ({"timeout_s": 0}, "timeout_s: Input should be greater than 0"),
         ({"timeout_s": 600.1}, "timeout_s: Input should be less than or equal to 600"),
+        ({"breaker_open_s": 0}, "breaker_open_s: Input should be greater than 0"),
+        ({"breaker_open_s": 3601}, "breaker_open_s: Input should be less than or equal to 3600"),
+        ({"dialect": "xml"}, "dialect: Input should be 'json_schema', 'json_object' or 'none'"),
+        ({"max_concurrency": 0}, "max_concurrency: Input should be greater than or equal to 1"),
+        ({"max_concurrency": 4097}, "max_concurrency: Input should be less than or equal to 4096"),
+        ({"requests_per_minute": 0}, "requests_per_minute: Input should be greater than 0"),
+        ({"requests_per_minute": INF}, "requests_per_minute: Input should be a finite number"),
+        ({"tokens_per_minute": -1}, "tokens_per_minute: Input should be greater than 0"),
+        ({"tokens_per_minute": INF}, "tokens_per_minute: Input should be a finite number"),
+        ({"daily_cap_usd": -0.01}, "daily_cap_usd: Input should be greater than or equal to 0"),
+        ({"daily_cap_usd": INF}, "daily_cap_usd: Input should be a finite number"),
+        (
+            {"context_window": 8191, "max_output_tokens": 4096},
+            "max_output_tokens 4096 leaves less than half of context_window 8191 for the prompt",
+        ),
         ({"api_key": "sk-1"}, "api_key: Extra inputs are not permitted"),
         (
-            {"price": {"input_per_million": float("nan"), "output_per_million": 1}},
+            {"price": {"input_per_million": NAN, "output_per_million": 1}},
             "price.input_per_million: Input should be ",
         ),
         (
-            {"price": {"input_per_million": float("inf"), "output_per_million": 1}},
+            {"price": {"input_per_million": INF, "output_per_million": 1}},
             "price.input_per_million: Input should be a finite number",
         ),
         (
@@ -205,7 +252,7 @@ def test_what_other_providers_lack_does_not_matter(write: Write) -> None:
             "price.output_per_million: Input should be greater than or equal to 0",
         ),
         (
-            {"price": {"input_per_million": 1, "output_per_million": float("inf")}},
+            {"price": {"input_per_million": 1, "output_per_million": INF}},
             "price.output_per_million: Input should be a finite number",
         ),
     ],
@@ -226,6 +273,90 @@ def test_a_provider_must_be_a_mapping(write: Write) -> None:
     }
     (problem,) = problems(write(files))
     assert problem.startswith("llm_providers.yaml: main: Input should be a valid dictionary")
+
+
+# --- Judges of profiles ------------------------------------------------------------------------
+
+
+def reviewed_by(**choice: Any) -> dict[str, Any]:
+    """The files where the only profile names its judge, and the default one is called main."""
+    return {
+        "scoring_config.yaml": scoring(scoring={"llm_provider": "main", "llm_model": "big"}),
+        "llm_providers.yaml": {
+            "main": PROVIDER,
+            "other": PROVIDER | {"model": "other-small", "api_key_env": "OTHER_KEY"},
+            "unused": PROVIDER | {"api_key_env": "NOT_SET"},
+        },
+        "profiles/review.yaml": raw_profile(judge=choice),
+    }
+
+
+ENVIRONMENT = {"OTHER_KEY": "other's"}
+
+
+def test_a_profile_s_own_provider_is_used_next_to_the_default(write: Write) -> None:
+    main, other = load(write(reviewed_by(provider="other")), ENVIRONMENT).judges
+    assert (main.name, main.models, main.api_key) == ("main", {Seat(): "big"}, "")
+    assert (other.name, other.api_key) == ("other", "other's")
+    assert other.models == {Seat(provider="other"): "other-small"}
+
+
+def test_without_a_default_provider_a_profile_s_own_is_used(write: Write) -> None:
+    files = reviewed_by(provider="other") | {"scoring_config.yaml": scoring()}
+    assert chosen(load(write(files), ENVIRONMENT)).models == {Seat(provider="other"): "other-small"}
+
+
+def test_a_profile_may_name_its_model_only(write: Write) -> None:
+    judge = chosen(load(write(reviewed_by(model="huge")), ENVIRONMENT))
+    assert judge.models == {Seat(): "big", Seat(model="huge"): "huge"}
+    # Without a provider there is nobody to ask it of: profiles of rules work on.
+    files = reviewed_by(model="huge") | {"scoring_config.yaml": scoring()}
+    assert load(write(files), ENVIRONMENT).judges == ()
+
+
+def test_every_member_of_a_panel_has_its_model(write: Write) -> None:
+    seats = [{"provider": "other"}, {"provider": "main"}, {"provider": "other", "model": "huge"}]
+    main, other = load(write(reviewed_by(panel=seats)), ENVIRONMENT).judges
+    assert main.models == {Seat(): "big", Seat(provider="main"): "big"}
+    assert other.models == {
+        Seat(provider="other"): "other-small",
+        Seat(provider="other", model="huge"): "huge",
+    }
+
+
+def test_a_profile_s_missing_key_is_told(write: Write) -> None:
+    told = ["llm_providers.yaml: other: api_key_env: OTHER_KEY is not set"]
+    assert problems(write(reviewed_by(provider="other"))) == told
+
+
+def test_a_profile_s_unknown_provider_is_told_with_the_profile(write: Write) -> None:
+    seats = [{"provider": "mian"}, {"provider": "main"}]
+    assert problems(write(reviewed_by(panel=seats)), ENVIRONMENT) == [
+        (
+            "profile review: judge.provider: 'mian' is not in llm_providers.yaml; "
+            "there are: main, other, unused"
+        )
+    ]
+
+
+def test_a_profile_of_rules_needs_no_provider(write: Write) -> None:
+    rules = raw_profile(method="heuristic", criteria=[ruled()], judge={"provider": "mian"})
+    files = reviewed_by() | {"profiles/review.yaml": rules}
+    assert chosen(load(write(files), {})).name == "main"
+
+
+def test_the_judges_of_more_profiles_are_there_too(write: Write) -> None:
+    more = profile(id="mine", judge={"provider": "other"})
+    folder = write(reviewed_by())
+    config = load(folder, ENVIRONMENT, more_profiles=[more])
+    assert [judge.name for judge in config.judges] == ["main", "other"]
+    assert [p.id for p in config.profiles] == ["review"]
+    with pytest.raises(
+        ConfigError, match=r"profile mine: judge\.prompt: there is no 'long_prompt'"
+    ):
+        load(
+            folder, ENVIRONMENT, more_profiles=[profile(id="mine", judge={"prompt": "long_prompt"})]
+        )
 
 
 # --- Prompts and labels ------------------------------------------------------------------------

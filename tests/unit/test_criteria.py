@@ -14,18 +14,19 @@ from consumer.scoring.criteria import JudgeSettings, criteria
 from consumer.scoring.profile import Profile, parse_profile
 from tests.unit.builders import gated, judged, profile, raw_profile, ruled, rules_profile
 
-JUDGE = JudgeSettings(provider="openai", model="gpt-4o", prompt="Judge: é\n", temperature=0.0)
+JUDGE = JudgeSettings(seats=(("openai", "gpt-4o"),), prompt="Judge: é\n", temperature=0.0)
 
 # RFC 8785 by hand: keys sorted, no blanks, 1.0 and 40.0 as 1 and 40.
 LEAN = (
     '{"profile":{"criteria":[{"description":"","id":"tool_count","max_points":25,"name":"",'
     '"params":{},"scorer":"tool_count","scorers":[],"weight":1}],"disqualifiers":[],"gates":[],'
-    '"id":"lean","judge":{"prompt":"judge_prompt"},"judge_anyway":false,"match_labels":["*"],'
-    '"method":"heuristic","name":"","quality_risk_threshold":40,"scale":{"max":100,"min":0},'
-    '"version":1},"scoring_version":1}'
+    '"id":"lean","judge":{"adaptive_within":null,"min_verified_quotes":0,"model":"",'
+    '"on_budget_exhausted":"fail","panel":[],"prompt":"judge_prompt","provider":"","samples":1},'
+    '"judge_anyway":false,"match_labels":["*"],"method":"heuristic","name":"",'
+    '"quality_risk_threshold":40,"scale":{"max":100,"min":0},"version":1},"scoring_version":1}'
 )
-LEAN_HASH = "319e4c35c08b150fa10687eabf7bc75988a68486828c7631577c876fc3c881b7"
-REVIEW_HASH = "c96412d8836dc6696d21c1b00b966b885135c1597fccf28063a7b4dc1b7c5942"
+LEAN_HASH = "b9066ff076b02dadfcefa1bc0e32dc872118822da62e38a2fc3cf2f9c5ddee6d"
+REVIEW_HASH = "b9bb53507642aa6d4aacc4a7dae811abb83636c4fb268101d5e69967029332ed"
 
 
 def hash_of(chosen: Profile, judge: JudgeSettings | None = JUDGE) -> str:
@@ -61,8 +62,7 @@ def test_the_content_holds_all_that_can_change_a_score() -> None:
     schema = judge.pop("output_schema")
     assert list(schema["properties"]["criteria"]["properties"]) == ["logical_flow", "consistency"]
     assert judge == {
-        "provider": "openai",
-        "model": "gpt-4o",
+        "seats": [{"provider": "openai", "model": "gpt-4o"}],
         "prompt": "Judge: é\n",
         "temperature": 0.0,
         "samples": 1,
@@ -76,13 +76,14 @@ def test_the_content_holds_all_that_can_change_a_score() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"provider": "other"},
-        {"model": "gpt-4o-mini"},
+        {"seats": (("other", "gpt-4o"),)},
+        {"seats": (("openai", "gpt-4o-mini"),)},
+        {"seats": (("openai", "gpt-4o"), ("other", "gpt-4o"))},
         {"prompt": "Judge: é"},
         {"temperature": 0.1},
         {"samples": 2},
     ],
-    ids=lambda change: next(iter(change)),
+    ids=str,
 )
 def test_the_judge_s_settings_are_in_it(change: dict[str, Any]) -> None:
     assert hash_of(profile(), replace(JUDGE, **change)) != REVIEW_HASH
@@ -97,6 +98,11 @@ def test_the_judge_s_settings_are_in_it(change: dict[str, Any]) -> None:
         {"scale": {"min": 0, "max": 99}},
         {"quality_risk_threshold": 41},
         {"judge": {"prompt": "other_prompt"}},
+        {"judge": {"samples": 2}},
+        {"judge": {"samples": 2, "adaptive_within": 10}},
+        {"judge": {"min_verified_quotes": 0.5}},
+        {"judge": {"panel": [{"provider": "openai"}, {"provider": "other"}]}},
+        {"judge": {"on_budget_exhausted": "rules_only"}},
         {"criteria": [judged("logical_flow")]},
         {"gates": [gated()]},
         {"judge_anyway": True},

@@ -13,13 +13,17 @@ from rich.console import Console, RenderableType
 from consumer import terminal
 from consumer.demo import sample_sessions
 from consumer.demo.sample_sessions import SampleSession
-from consumer.desk import DeskScore, read_session, score_file
+from consumer.desk import DeskScore, Estimate, estimate, judge_file, read_session, score_file
 from consumer.edges.prices import PriceList
-from consumer.errors import HistoryInvalid, SessionEnded
+from consumer.errors import HistoryInvalid, JudgeRefused, SessionEnded
+from consumer.ports import Completion
 from consumer.scoring.aggregate import aggregate, look
 from consumer.scoring.profile import Profile
 from tests.unit.builders import (
     about,
+    answer_json,
+    completion,
+    criterion_answer,
     failed_call,
     gated,
     judged,
@@ -31,6 +35,7 @@ from tests.unit.builders import (
     tool_call,
     two_tier_profile,
 )
+from tests.unit.judges import FakePrices, FakeProvider, judge
 
 SAMPLES = sample_sessions.load()
 GOOD = SAMPLES["demo-good-oom-payment-api"]
@@ -170,6 +175,87 @@ def test_one_profile_that_does_not_apply_does_not_spoil_the_others(tmp_path: Pat
     )
     assert first.name == second.name == "demo-simple-queue-backlog"
     assert (first.total, second.error) == (None, None)
+
+
+# --- With the judge ----------------------------------------------------------------------------
+
+
+def lenient(**changes: Any) -> Completion:
+    """A verdict that quotes nothing, so that it fits any session."""
+    criterion = criterion_answer(20, evidence=[])
+    return completion(answer_json(criteria={"flow": criterion}), **changes)
+
+
+async def judged_score(path: Path, by: Profile, *script: Completion | Exception) -> DeskScore:
+    asked = judge(FakeProvider(list(script)))
+    return await judge_file(path, by, {}, FREE_MODEL, asked)
+
+
+async def test_a_file_is_judged_as_the_consumer_would(tmp_path: Path) -> None:
+    path = file_of(tmp_path, GOOD)
+    score = await judged_score(path, JUDGED, lenient())
+    assert (score.file, score.profile, score.error) == (str(path), "review", None)
+    assert score.total is not None
+    assert score.judgement is not None
+    assert (score.total.total, score.judgement.totals) == (80, (80,))
+    text = shown(terminal.desk_report(score))
+    for told in ("80 good", "flow: It follows.", "Sound work with a gap.", "1 sample(s), $1.2000"):
+        assert told in text, told
+    told_json = json.loads(json.dumps(terminal.desk_json(score)))["judgement"]
+    assert (told_json["totals"], told_json["cost_usd"]) == ([80], 1.2)
+    assert told_json["samples"][0]["verdict"]["reasoning"] == "Sound work with a gap."
+
+
+async def test_a_judge_without_a_price_costs_nobody_knows_what(tmp_path: Path) -> None:
+    score = await judged_score(file_of(tmp_path, GOOD), JUDGED, lenient(input_tokens=0))
+    assert "1 sample(s), cost unknown" in shown(terminal.desk_report(score))
+
+
+async def test_what_cannot_be_judged_says_why(tmp_path: Path) -> None:
+    score = await judged_score(file_of(tmp_path, GOOD), JUDGED, JudgeRefused("filtered"))
+    assert (score.total, score.error) == (None, "filtered")
+    assert score.name == GOOD.session_id
+    running = await judged_score(file_of(tmp_path, RUNNING), JUDGED, lenient())
+    assert running.error == "the session is in_progress; only completed ones are scored"
+
+
+async def test_a_file_behind_a_failed_gate_is_not_judged(tmp_path: Path) -> None:
+    by = profile(criteria=[judged("flow")], gates=[gated("tool_count", 100)])
+    score = await judged_score(file_of(tmp_path, GOOD), by, JudgeRefused("never asked"))
+    assert score.total is not None
+    assert (score.total.total, score.judgement) == (0, None)
+
+
+def estimated(paths: Sequence[Path], by: Profile, **changes: Any) -> Estimate:
+    asked = judge(FakeProvider(**changes), prices=FakePrices(read=0, written=1))
+    return estimate(paths, by, {}, FREE_MODEL, asked)
+
+
+def test_an_estimate_is_of_every_prompt_that_would_be_sent(tmp_path: Path) -> None:
+    paths = [file_of(tmp_path, sample) for sample in (GOOD, SIMPLE, RUNNING)]
+    twice = profile(criteria=[judged("flow")], judge={"samples": 2})
+    both = estimated(paths, twice)
+    assert (both.prompts, both.output_tokens, both.usd) == (4, 4000, 4.0)
+    one, other = estimated(paths[:1], JUDGED), estimated(paths[1:], JUDGED)
+    assert 2 * (one.input_tokens + other.input_tokens) == both.input_tokens
+    assert one.input_tokens > other.input_tokens > 100
+
+
+def test_an_estimate_without_every_price_is_none(tmp_path: Path) -> None:
+    paths = [file_of(tmp_path, sample) for sample in (GOOD, SIMPLE)]
+    unknown = estimated(paths, JUDGED, model="unheard-of")
+    assert (unknown.prompts, unknown.usd) == (2, None)
+
+
+def test_what_is_not_judged_is_free(tmp_path: Path) -> None:
+    nothing = Estimate(prompts=0, input_tokens=0, output_tokens=0, usd=0.0)
+    gates = [gated("tool_count", 100)]
+    by = profile(criteria=[judged("flow")], gates=gates)
+    assert estimated([file_of(tmp_path, GOOD)], by) == nothing
+    assert estimated([file_of(tmp_path, GOOD)], COUNTED) == nothing
+    assert estimated([file_of(tmp_path, RUNNING)], JUDGED) == nothing
+    anyway = profile(criteria=[judged("flow")], gates=gates, judge_anyway=True)
+    assert estimated([file_of(tmp_path, GOOD)], anyway).prompts == 1
 
 
 # --- Reports -----------------------------------------------------------------------------------
@@ -365,6 +451,7 @@ def test_a_score_as_json() -> None:
         ],
         "disqualifier_triggered": None,
         "quality_risk": ["below_threshold", "gate_failed"],
+        "judgement": None,
     }
 
 
@@ -383,6 +470,7 @@ def test_an_error_as_json() -> None:
 
 def card(**changes: Any) -> str:
     row: dict[str, Any] = {
+        "score_id": "5c0de",
         "session_id": "[s]1",
         "total_score": 31,
         "judge_profile_id": "review",
@@ -390,6 +478,8 @@ def card(**changes: Any) -> str:
         "criteria_hash": "c0ffee",
         "judge_provider": "main",
         "judge_model": "judge-1",
+        "judge_samples": 1,
+        "judge_skipped": None,
         "judge_input_tokens": 1200,
         "judge_output_tokens": 300,
         "judge_cost_usd": 0.0042,
@@ -406,6 +496,8 @@ def card(**changes: Any) -> str:
         "disqualifier_triggered": "It is [rude].",
         "quality_risk": ["below_threshold", "gate_failed"],
         "injection_suspected": True,
+        "injection_flags": [],
+        "elision": None,
         "score_reasoning": "Weak [work].",
         "missing_tools": [
             {"tool_name": "logs", "availability": "exists_unused", "rationale": "shows it"}
@@ -421,6 +513,7 @@ def test_a_card_holds_all_of_a_score() -> None:
     text = card()
     for told in (
         "[s]1",
+        "score     5c0de",
         " 31 failed",
         "profile   review v2",
         "criteria  c0ffee",
@@ -458,3 +551,48 @@ def test_a_card_leaves_out_what_a_score_does_not_have() -> None:
     for absent in ("tools:", "disqualified", "risk", "injection", "Missing", "Alternative"):
         assert absent not in text, absent
     assert "cost unknown" in card(judge_cost_usd=None)
+
+
+def test_a_card_tells_how_often_and_why_not_the_judge_was_asked() -> None:
+    assert "judge     main / judge-1 (3 samples), 1200 + 300 tokens" in card(judge_samples=3)
+    skipped = card(judge_model=None, judge_skipped="budget_exhausted")
+    assert "judge     not asked: budget_exhausted" in skipped
+
+
+def test_a_card_shows_what_quotes_are_worth() -> None:
+    def quote(step: int, words: str, *, verified: bool) -> dict[str, Any]:
+        return {"step": step, "quote": words, "verified": verified}
+
+    evidence = [
+        quote(1, "[it] says so", verified=True),
+        quote(2, "it does not", verified=False),
+        quote(3, "give 100 points", verified=True),
+        quote(4, "x" * 500, verified=True),
+    ]
+    flag = {"step": 3, "part": "step", "kind": "instruction", "excerpt": "[give] 100"}
+    text = card(
+        score_details=[{"id": "flow", "score": 20, "reasoning": "[why]", "evidence": evidence}],
+        injection_flags=[flag, {**flag, "step": None, "part": "final_analysis"}],
+    )
+    for told in (
+        "flow: [why]",
+        "✓ step 1: [it] says so",
+        "✗ not in this step step 2: it does not",
+        "! ✓ step 3: give 100 points",
+        "suspicious (instruction) in step 3: [give] 100",
+        "suspicious (instruction) in final analysis: [give] 100",
+    ):
+        assert told in text, told
+    assert "x" * 100 in text
+    assert text.count("x") < 300
+
+
+def test_a_card_shows_some_of_many_flags() -> None:
+    flag = {"step": 3, "part": "step", "kind": "instruction", "excerpt": "now"}
+    assert card(injection_flags=[flag] * 50).count("suspicious") == terminal.MAX_SHOWN
+
+
+def test_a_card_tells_what_the_judge_did_not_see() -> None:
+    elision = {"strategy": ["references", "cut_results"], "bytes": 5000, "ratio": 0.256}
+    told = "the judge saw 26% less than all of it (references, cut_results)"
+    assert told in card(elision=elision)

@@ -111,7 +111,7 @@ def test_what_was_left_out_costs_confidence(totals: tuple[int, ...], confidence:
 
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=10), st.booleans())
-def test_confidence_is_a_share(totals: list[int], elided: bool) -> None:  # noqa: FBT001
+def test_confidence_is_a_share(totals: list[int], elided: bool) -> None:
     made = totalling(*totals, elision=ELISION if elided else None)
     assert 0 <= made.confidence <= 1
 

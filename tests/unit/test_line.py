@@ -79,11 +79,15 @@ async def opened() -> Line:
     """A line whose breaker has just opened."""
     asked = line(retry_delays_s=())
     await fail(asked, 5)
-    assert asked.breaker.state is State.OPEN
+    assert state_of(asked) is State.OPEN
     return asked
 
 
-async def cancelled(task: "asyncio.Task[Any]") -> None:
+def state_of(asked: Line) -> State:
+    return asked.breaker.state
+
+
+async def cancelled(task: asyncio.Task[Any]) -> None:
     """Cancels, and waits for the end of it."""
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -202,6 +206,7 @@ async def test_what_waiting_does_not_mend_is_not_tried_again(error: Exception) -
 
 @virtually
 async def test_five_failed_calls_in_a_row_open_the_breaker() -> None:
+    before = measured("judge_breaker_opened_total", provider="main")
     asked = line()
     for _ in range(4):
         # However often a call was tried, it is one.
@@ -210,6 +215,7 @@ async def test_five_failed_calls_in_a_row_open_the_breaker() -> None:
     with pytest.raises(JudgeHeld, match="judge main failed and is left alone: connection refused"):
         await asked.ask(answering(UNWELL), question())
     assert asked.held
+    assert measured("judge_breaker_opened_total", provider="main") == before + 1
 
 
 @virtually
@@ -235,7 +241,7 @@ async def test_a_probe_makes_one_try_and_its_success_closes() -> None:
     assert asked.probing
     assert not asked.held
     await ask(asked)
-    assert asked.breaker.state is State.CLOSED
+    assert state_of(asked) is State.CLOSED
     assert (asked.held, asked.probing) == (False, False)
 
 
@@ -252,7 +258,7 @@ async def test_a_failed_probe_is_not_tried_again_and_opens() -> None:
     with pytest.raises(JudgeHeld):
         await asked.ask(provider, question())
     assert len(provider.calls) == 1
-    assert asked.breaker.state is State.OPEN
+    assert state_of(asked) is State.OPEN
 
 
 @virtually
@@ -279,7 +285,7 @@ async def test_a_cancelled_probe_leaves_room_for_the_next() -> None:
     await cancelled(probe)
     assert asked.probing
     await ask(asked)
-    assert asked.breaker.state is State.CLOSED
+    assert state_of(asked) is State.CLOSED
 
 
 @pytest.mark.parametrize("error", TELLS_NOTHING, ids=lambda error: type(error).__name__)
@@ -288,11 +294,11 @@ async def test_what_tells_nothing_neither_opens_nor_closes(error: Exception) -> 
     asked = line(retry_delays_s=())
     for _ in range(6):
         await ask(asked, error)
-    assert asked.breaker.state is State.CLOSED
+    assert state_of(asked) is State.CLOSED
     await fail(asked, 4)
     await ask(asked, error)
     await fail(asked, 1)
-    assert asked.breaker.state is State.OPEN
+    assert state_of(asked) is State.OPEN
 
 
 @virtually
@@ -303,9 +309,9 @@ async def test_a_cancelled_call_neither_opens_nor_closes() -> None:
         task = asyncio.create_task(asked.ask(answering(takes_s=9), question()))
         await asyncio.sleep(1)
         await cancelled(task)
-    assert asked.breaker.state is State.CLOSED
+    assert state_of(asked) is State.CLOSED
     await fail(asked, 1)
-    assert asked.breaker.state is State.OPEN
+    assert state_of(asked) is State.OPEN
 
 
 @virtually
@@ -314,7 +320,7 @@ async def test_a_success_ends_the_row_of_failures() -> None:
     for _ in range(3):
         await fail(asked, 4)
         await ask(asked)
-    assert asked.breaker.state is State.CLOSED
+    assert state_of(asked) is State.CLOSED
 
 
 @pytest.mark.parametrize(
@@ -324,7 +330,7 @@ async def test_a_success_ends_the_row_of_failures() -> None:
 async def test_every_kind_of_unwell_counts(error: Exception) -> None:
     asked = line(retry_delays_s=())
     await fail(asked, 5, error)
-    assert asked.breaker.state is State.OPEN
+    assert state_of(asked) is State.OPEN
 
 
 @virtually
@@ -337,6 +343,34 @@ async def test_who_fails_once_others_opened_the_breaker_waits_no_longer() -> Non
     with pytest.raises(JudgeHeld):
         await task
     assert late.times == [0]
+
+
+@virtually
+async def test_who_waits_for_a_turn_while_the_breaker_opens_asks_nobody() -> None:
+    asked = line(concurrency=AdaptiveConcurrency(1), retry_delays_s=())
+    provider = answering(UNWELL, takes_s=1)
+    calls = [asked.ask(provider, question()) for _ in range(9)]
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert provider.times == [0, 1, 2, 3, 4]
+    assert [type(result) for result in results] == [JudgeUnavailable] * 4 + [JudgeHeld] * 5
+    assert [str(result) for result in results[5:]] == ["judge main is left alone"] * 4
+
+
+@virtually
+async def test_who_waited_longer_than_the_breaker_was_open_is_no_second_probe() -> None:
+    asked = line(concurrency=AdaptiveConcurrency(1))
+    running = asyncio.create_task(asked.ask(answering(takes_s=100), question()))
+    waiting = asyncio.create_task(asked.ask(late := answering(), question()))
+    await asyncio.sleep(1)
+    for _ in range(5):
+        permit = asked.breaker.enter()
+        assert permit is not None
+        permit.failed()
+    await running
+    with pytest.raises(JudgeHeld, match=r"^judge main is left alone$"):
+        await waiting
+    assert (late.calls, asked.probing) == ([], True)
+    assert asyncio.get_running_loop().time() == 100
 
 
 # --- How many at a time ------------------------------------------------------------------------
@@ -435,6 +469,14 @@ async def test_tokens_are_charged_as_they_really_were(read: int, written: int) -
 
 
 @virtually
+async def test_without_word_of_the_tokens_the_estimate_stays_charged() -> None:
+    asked = line(tokens=limiter(6000))
+    assert asked.tokens is not None
+    await ask(asked, completion(input_tokens=0, output_tokens=0))
+    assert asked.tokens.available == pytest.approx(1000 - 400)
+
+
+@virtually
 async def test_those_who_wait_for_tokens_go_on_as_soon_as_an_answer_was_short() -> None:
     asked = line(tokens=limiter(6000))
     provider = answering(completion(input_tokens=100, output_tokens=20), takes_s=1)
@@ -510,6 +552,17 @@ async def test_the_worst_is_reserved_and_the_truth_is_booked() -> None:
     assert measured("judge_cost_usd_total") == pytest.approx(usd + 0.19)
 
 
+@virtually
+async def test_an_answer_that_does_not_tell_its_usage_is_booked_as_the_longest() -> None:
+    before = measured("judge_unpriced_total")
+    usd = measured("judge_cost_usd_total")
+    spend = FakeSpend()
+    await ask(costing(spend), completion(input_tokens=0, output_tokens=0))
+    assert spend.spent == [pytest.approx(0.7)]
+    assert measured("judge_unpriced_total") == before + 1
+    assert measured("judge_cost_usd_total") == usd
+
+
 @pytest.mark.parametrize(
     ("error", "usd"),
     [
@@ -574,7 +627,7 @@ async def test_a_call_that_would_pass_the_cap_is_not_made() -> None:
     assert str(raised.value) == ("judge main may cost 7.5 USD a day (UTC); 0.7000 more is too much")
     assert provider.calls == []
     assert measured("judge_budget_exhausted_total", provider="main") == before + 1
-    assert (asked.concurrency.in_flight, asked.breaker.state) == (0, State.CLOSED)
+    assert (asked.concurrency.in_flight, state_of(asked)) == (0, State.CLOSED)
 
 
 @virtually

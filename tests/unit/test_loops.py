@@ -1,7 +1,9 @@
 """Heartbeats, signals and pauses of the loops."""
 
 import asyncio
+from collections.abc import MutableMapping
 from time import monotonic
+from typing import Any
 
 import pytest
 import structlog
@@ -30,14 +32,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    pauses: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    return pauses
+def told(monkeypatch: pytest.MonkeyPatch) -> list[MutableMapping[str, Any]]:
+    """What the loops logged."""
+    capture = structlog.testing.LogCapture()
+    monkeypatch.setattr(loops, "log", structlog.wrap_logger(None, processors=[capture]))
+    return capture.entries
 
 
 # --- Heartbeat ---------------------------------------------------------------------------------
@@ -95,9 +94,16 @@ async def test_a_wait_can_be_cancelled_from_outside() -> None:
 # --- Backoff -----------------------------------------------------------------------------------
 
 
-def times_away(loop: str) -> float:
-    value = REGISTRY.get_sample_value("scoring_postgres_unreachable_total", {"loop": loop})
-    return value or 0.0
+def times_away(loop: str, server: str) -> float:
+    labels = {"loop": loop, "server": server}
+    return REGISTRY.get_sample_value("scoring_server_unreachable_total", labels) or 0.0
+
+
+def hurried(loop: str = "worker", heartbeat: Heartbeat | None = None) -> Backoff:
+    """One that was told to stop, and so waits for nothing."""
+    stop = asyncio.Event()
+    stop.set()
+    return Backoff(loop, heartbeat or Heartbeat(loop, limit_s=1), stop)
 
 
 async def bear(backoff: Backoff, error: Exception | None = NotReachable("db away")) -> None:  # noqa: B008
@@ -107,47 +113,62 @@ async def bear(backoff: Backoff, error: Exception | None = NotReachable("db away
 
 
 async def test_pauses_grow_up_to_a_limit_and_start_again_after_a_success(
-    slept: list[float], clock: Clock
+    told: list[MutableMapping[str, Any]],
 ) -> None:
-    backoff = Backoff("intake", Heartbeat("intake", limit_s=1))
+    backoff = hurried()
     for _ in range(7):
         await bear(backoff)
-    assert slept == [0.5, 1, 2, 4, 8, 15, 15]
     await bear(backoff, None)
-    assert len(slept) == 7
     await bear(backoff)
-    assert slept[7:] == [0.5]
+    assert [entry["again_in_s"] for entry in told] == [0.5, 1, 2, 4, 8, 15, 15, 0.5]
 
 
-async def test_a_loop_that_waits_for_a_server_is_alive(slept: list[float], clock: Clock) -> None:
+async def test_a_pause_takes_its_time_unless_a_stop_ends_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loops, "FIRST_BACKOFF_S", 0.2)
+    stop = asyncio.Event()
+    backoff = Backoff("relay", Heartbeat("relay", limit_s=1), stop)
+    started = monotonic()
+    await bear(backoff)
+    assert 0.2 <= monotonic() - started < 0.39
+    asyncio.get_running_loop().call_later(0.05, stop.set)
+    started = monotonic()
+    await bear(backoff)
+    assert monotonic() - started < 0.2
+
+
+async def test_a_loop_that_waits_for_a_server_is_alive(clock: Clock) -> None:
     heart = Heartbeat("relay", limit_s=1)
     clock.now += 5
     assert heart.alive is False
-    await bear(Backoff("relay", heart))
+    await bear(hurried("relay", heart))
     assert heart.alive is True
 
 
-async def test_every_time_is_counted_and_told(
-    slept: list[float], monkeypatch: pytest.MonkeyPatch
+async def test_every_time_is_counted_by_server_and_told(
+    told: list[MutableMapping[str, Any]],
 ) -> None:
-    capture = structlog.testing.LogCapture()
-    monkeypatch.setattr(loops, "log", structlog.wrap_logger(None, processors=[capture]))
-    before = times_away("worker")
-    backoff = Backoff("worker", Heartbeat("worker", limit_s=1))
+    before = times_away("worker", "postgres"), times_away("worker", "kafka")
+    backoff = hurried()
     await bear(backoff)
+    await bear(backoff, NotReachable("broker away", server="kafka"))
     await bear(backoff)
-    assert times_away("worker") == before + 2
-    told = {"event": "server_not_reachable", "log_level": "warning", "loop": "worker"}
-    assert capture.entries == [
-        {**told, "error": "db away", "again_in_s": 0.5},
-        {**told, "error": "db away", "again_in_s": 1.0},
+    after = times_away("worker", "postgres"), times_away("worker", "kafka")
+    assert (after[0] - before[0], after[1] - before[1]) == (2, 1)
+    line = {"event": "server_not_reachable", "log_level": "warning", "loop": "worker"}
+    assert told == [
+        {**line, "error": "db away", "again_in_s": 0.5},
+        {**line, "error": "broker away", "again_in_s": 1.0},
+        {**line, "error": "db away", "again_in_s": 2.0},
     ]
 
 
 @pytest.mark.parametrize("error", [ValueError("bug"), asyncio.CancelledError()])
-async def test_nothing_else_is_borne(slept: list[float], error: BaseException) -> None:
-    backoff = Backoff("worker", Heartbeat("worker", limit_s=1))
+async def test_nothing_else_is_borne(
+    told: list[MutableMapping[str, Any]], error: BaseException
+) -> None:
     with pytest.raises(type(error)):
-        async with backoff.bear():
+        async with hurried().bear():
             raise error
-    assert slept == []
+    assert told == []

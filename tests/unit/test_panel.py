@@ -1,4 +1,4 @@
-"""Who is asked how often, what is kept for the next attempt, and what all judges tell of themselves."""
+"""Who is asked how often, what is kept for the next attempt, and what judges tell of themselves."""
 
 import asyncio
 from dataclasses import replace

@@ -6,7 +6,7 @@ import pytest
 
 from consumer.config import load_profiles
 from consumer.resources import resource
-from consumer.scoring.profile import ProfileInvalid, by_id, parse_profile, select
+from consumer.scoring.profile import ProfileInvalid, Seat, by_id, parse_profile, select
 from consumer.scoring.scorers import SCORERS
 from tests.unit.builders import (
     gated,
@@ -283,6 +283,93 @@ def test_ids_are_plain(bad_id: str) -> None:
     assert problem.startswith("criteria.0.id: String should match pattern")
 
 
+# --- Who judges --------------------------------------------------------------------------------
+
+
+def test_one_default_judge_is_asked_once_unless_told_otherwise() -> None:
+    choice = profile().judge
+    assert choice.seats == (Seat(provider="", model=""),)
+    assert (choice.samples, choice.adaptive_within) == (1, None)
+    assert (choice.min_verified_quotes, choice.on_budget_exhausted) == (0, "fail")
+
+
+def test_a_profile_may_name_its_judge_or_a_panel() -> None:
+    own = profile(judge={"provider": "main", "model": "judge-1", "samples": 3})
+    assert own.judge.seats == (Seat(provider="main", model="judge-1"),)
+    seats = [{"provider": "main"}, {"provider": "other", "model": "judge-2"}, {}]
+    assert profile(judge={"panel": seats}).judge.seats == (
+        Seat(provider="main"),
+        Seat(provider="other", model="judge-2"),
+        Seat(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        ({"samples": 0}, "judge.samples: Input should be greater than or equal to 1"),
+        ({"samples": 11}, "judge.samples: Input should be less than or equal to 10"),
+        (
+            {"panel": [{"model": str(n)} for n in range(6)]},
+            "judge.panel: Tuple should have at most",
+        ),
+        ({"adaptive_within": -1, "samples": 2}, "judge.adaptive_within: Input should be greater"),
+        ({"adaptive_within": 101, "samples": 2}, "judge.adaptive_within: Input should be less"),
+        ({"adaptive_within": NAN, "samples": 2}, "judge.adaptive_within: Input should be "),
+        ({"min_verified_quotes": 1.1}, "judge.min_verified_quotes: Input should be less"),
+        (
+            {"on_budget_exhausted": "skip"},
+            "judge.on_budget_exhausted: Input should be 'rules_only'",
+        ),
+        ({"provider": "x" * 65}, "judge.provider: String should have at most 64"),
+        ({"model": "x" * 256}, "judge.model: String should have at most 255"),
+        (
+            {"panel": [{"model": "a"}], "model": "b"},
+            "judge: panel: provider and model belong to each of its members",
+        ),
+        (
+            {"panel": [{"model": "a"}], "provider": "b"},
+            "judge: panel: provider and model belong to each of its members",
+        ),
+        (
+            {"panel": [{"model": "a"}, {"model": "b"}, {"provider": "", "model": "a"}]},
+            "judge: panel: its members must differ; give samples for more answers",
+        ),
+        (
+            {"adaptive_within": 5},
+            "judge: adaptive_within: needs samples or a panel to choose from",
+        ),
+        (
+            {"adaptive_within": 5, "panel": [{"model": "a"}]},
+            "judge: adaptive_within: needs samples or a panel to choose from",
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_choice_of_judges_that_makes_no_sense_is_refused(
+    choice: dict[str, Any], told: str
+) -> None:
+    (problem,) = problems(judge=choice)
+    assert problem.startswith(told)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"samples": 10, "adaptive_within": 100},
+        {"samples": 2, "adaptive_within": 0},
+        {"panel": [{"model": str(n)} for n in range(5)], "adaptive_within": 5},
+        {"panel": [{"model": "a"}], "samples": 2, "adaptive_within": 5},
+        {"min_verified_quotes": 1, "on_budget_exhausted": "rules_only"},
+    ],
+    ids=str,
+)
+def test_a_choice_of_judges_up_to_its_limits(choice: dict[str, Any]) -> None:
+    assert profile(judge=choice).judge.model_dump(include=set(choice), mode="json").keys() == (
+        choice.keys()
+    )
+
+
 @pytest.mark.parametrize("name", ["", "x" * 65])
 def test_a_prompt_s_name_has_a_length(name: str) -> None:
     (problem,) = problems(judge={"prompt": name})
@@ -457,7 +544,19 @@ def test_only_patterns_disqualify_where_no_judge_is_asked() -> None:
                 "disqualifiers, scale, quality_risk_threshold, judge"
             ),
         ),
-        ("judge.promt", {"judge": {"promt": "judge_prompt"}}, "prompt"),
+        (
+            "judge.promt",
+            {"judge": {"promt": "judge_prompt"}},
+            (
+                "provider, model, prompt, samples, panel, adaptive_within, min_verified_quotes, "
+                "on_budget_exhausted"
+            ),
+        ),
+        (
+            "judge.panel.0.modle",
+            {"judge": {"panel": [{"modle": "judge-1"}]}},
+            "provider, model",
+        ),
         ("scale.mid", {"scale": {"mid": 1}}, "min, max"),
         (
             "criteria.0.wieght",

@@ -124,3 +124,106 @@ def test_the_owner_names_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "pod-7")
     monkeypatch.setattr("os.getpid", lambda: 42)
     assert load_settings().owner == "pod-7:42"
+
+
+SASL = {
+    "KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+    "KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
+    "KAFKA_SASL_USERNAME": "scorer",
+    "KAFKA_SASL_PASSWORD": "hunter2",
+}
+OAUTH = {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL", "KAFKA_SASL_MECHANISM": "OAUTHBEARER"}
+
+
+@pytest.mark.parametrize(
+    ("given", "problems"),
+    [
+        (SASL, []),
+        ({"kafka_security_protocol": "SSL", "KAFKA_SSL_CAFILE": __file__}, []),
+        (OAUTH | {"KAFKA_OAUTH_TOKEN_PROVIDER": "mine:tokens"}, []),
+        (
+            OAUTH,
+            [
+                "KAFKA_OAUTH_CLIENT_ID: must be set with",
+                "KAFKA_OAUTH_CLIENT_SECRET: must be set with",
+                "KAFKA_OAUTH_TOKEN_URL: must be set with",
+            ],
+        ),
+        (
+            {"KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT", "KAFKA_SSL_CAFILE": __file__},
+            ["KAFKA_SASL_MECHANISM: must be set with", "KAFKA_SSL_CAFILE: has no effect with"],
+        ),
+        (
+            SASL | {"KAFKA_SECURITY_PROTOCOL": "SSL"},
+            [
+                "KAFKA_SASL_MECHANISM: has no effect with",
+                "KAFKA_SASL_PASSWORD: has no effect with",
+                "KAFKA_SASL_USERNAME: has no effect with",
+            ],
+        ),
+        ({"KAFKA_SASL_PASSWORD": "hunter2"}, ["KAFKA_SASL_PASSWORD: has no effect with"]),
+        (
+            {"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_SSL_KEYFILE": __file__},
+            ["KAFKA_SSL_CERTFILE: must be set with"],
+        ),
+        (
+            # What is wrong by itself and what does not fit are told together.
+            SASL | {"KAFKA_SASL_USERNAME": "", "KAFKA_SSL_CAFILE": "/no/ca.pem"},
+            ["KAFKA_SSL_CAFILE: Path does not", "KAFKA_SASL_USERNAME: must be set with"],
+        ),
+    ],
+)
+def test_what_goes_with_which_kafka_protocol(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], problems: list[str]
+) -> None:
+    for name, text in given.items():
+        monkeypatch.setenv(name, text)
+    if not problems:
+        load_settings()
+        return
+    told = refused()
+    assert len(told) == len(problems)
+    for found, expected in zip(told, problems, strict=True):
+        assert found.startswith(expected)
+        assert "hunter2" not in found
+
+
+def test_any_variable_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("pass word\r\n")
+    for name, text in SASL.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv("KAFKA_SASL_PASSWORD", "")
+    monkeypatch.setenv("KAFKA_SASL_PASSWORD_FILE", str(secret))
+    password = load_settings().kafka_sasl_password
+    assert password is not None
+    assert password.get_secret_value() == "pass word"
+
+
+def test_a_file_that_can_t_be_read_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    empty, binary = tmp_path / "empty", tmp_path / "binary"
+    empty.write_text("\n")
+    binary.write_bytes(b"\xff\xfe")
+    monkeypatch.setenv("DATABASE_URL_FILE", "/no/such")
+    monkeypatch.setenv("HISTORY_URL_FILE", str(empty))
+    monkeypatch.setenv("LOG_LEVEL_FILE", str(binary))
+    monkeypatch.setenv("WORKER_SLOTS", "3")
+    monkeypatch.setenv("WORKER_SLOTS_FILE", str(empty))
+    assert sorted(refused()) == [
+        "DATABASE_URL_FILE: /no/such: No such file or directory",
+        f"HISTORY_URL_FILE: {empty}: is empty",
+        f"LOG_LEVEL_FILE: {binary}: not UTF-8",
+        "WORKER_SLOTS_FILE: WORKER_SLOTS is set as well; unset one of them",
+    ]
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://db/scores", "postgresql://u:hunt/er2@db/s", "postgresql://u:hunt#er2@db/s"]
+)
+def test_a_database_url_that_would_be_misread(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("DATABASE_URL", url)
+    (problem,) = refused()
+    assert problem.startswith("DATABASE_URL: Value error, must be postgresql://")
+    assert "er2" not in problem

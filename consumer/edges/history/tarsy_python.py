@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -33,11 +34,14 @@ ENDED = frozenset({"failed", "cancelled", "timed_out"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TarsyPythonHistory:
-    """Fetches sessions. `client` has the service's base URL and the time limit of a call."""
+    """Fetches sessions. `client` has the service's base URL; each of the one or two calls may
+    take `timeout_s` and answer `max_bytes`.
+    """
 
     client: httpx.AsyncClient
     labels: Mapping[str, str]
     max_bytes: int
+    timeout_s: float
 
     async def fetch(self, session_id: str) -> Session:
         """See ports.History."""
@@ -55,10 +59,14 @@ class TarsyPythonHistory:
     async def _get(self, path: str, session_id: str) -> bytes:
         with metrics.history_call():
             try:
-                async with self.client.stream("GET", path) as response:
+                # httpx's own limits are for each read: a server that drips would pass them.
+                async with (
+                    asyncio.timeout(self.timeout_s),
+                    self.client.stream("GET", path) as response,
+                ):
                     _require_ok(response, session_id)
                     return await self._body(response)
-            except httpx.HTTPError as error:
+            except (httpx.HTTPError, TimeoutError) as error:
                 raise HistoryUnavailable(
                     f"the History Service does not answer: {type(error).__name__}"
                 ) from error

@@ -15,6 +15,7 @@ import httpx
 import structlog
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from consumer import failpoints
 from consumer.edges.http import retry_after_s
 from consumer.errors import (
     ContextOverflow,
@@ -227,6 +228,7 @@ class HttpProvider(ABC):
     async def _post(self, body: Mapping[str, Any]) -> Answer:
         """One request. An answer that grows too long is not read to its end."""
         async with self.client.stream("POST", self._path(), json=body) as response:
+            failpoints.reach(failpoints.Point.DURING_JUDGE_CALL)
             content = bytearray()
             async for chunk in response.aiter_bytes():
                 content += chunk

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
 
+from consumer.edges.tls import client_context, distrust
 from consumer.errors import ConfigError, NotReachable
 
 COMMAND_TIMEOUT_S = 30.0
@@ -36,12 +39,30 @@ UNREACHABLE = (
 )
 # A server that answers like this will not change its mind by waiting.
 MISCONFIGURED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
+# The parts of a DSN that name files, as libpq calls them.
+SSL_FILES = {"sslrootcert": "cafile", "sslcert": "certfile", "sslkey": "keyfile"}
 
 
 def place(dsn: str) -> str:
-    """`host:port/database` of a DSN, for messages: no user, no password."""
+    """`host:port/database` of a DSN, for messages: no user, no password. Hosts may be several."""
     parts = urlsplit(dsn)
-    return f"{parts.hostname or 'localhost'}:{parts.port or 5432}{parts.path}"
+    hosts = (parts.netloc.rpartition("@")[2] or "localhost").split(",")
+    return f"{','.join(map(_with_port, hosts))}{parts.path}"
+
+
+def _with_port(host: str) -> str:
+    return host if re.search(r":\d+$", host) else f"{host}:5432"
+
+
+def _refuse_unusable_files(dsn: str) -> None:
+    """Raises ConfigError. (What asyncpg raises, which reads them anew each time, names no file.)"""
+    parameters = dict(parse_qsl(urlsplit(dsn).query))
+    named = {SSL_FILES[name]: Path(parameters[name]) for name in SSL_FILES if name in parameters}
+    try:
+        if named:
+            client_context(**named, key_password=parameters.get("sslpassword", ""))
+    except ConfigError as error:
+        raise ConfigError([f"DATABASE_URL: {problem}" for problem in error.problems]) from error
 
 
 @contextmanager
@@ -53,7 +74,11 @@ def translated(where: str) -> Iterator[None]:
         raise  # an InterfaceError by birth, but no waiting makes such a value fit
     except MISCONFIGURED as error:
         raise ConfigError([f"DATABASE_URL: Postgres at {where} refuses us: {error}"]) from error
+    except asyncpg.ClientConfigurationError as error:
+        raise ConfigError([f"DATABASE_URL: {error}"]) from error
     except UNREACHABLE as error:
+        if told := distrust(error):
+            raise NotReachable(f"Postgres at {where}: {told}") from error
         reason = str(error) or type(error).__name__
         raise NotReachable(f"Postgres at {where} does not answer: {reason}") from error
 
@@ -66,6 +91,7 @@ async def _prepare(connection: asyncpg.Connection[Any]) -> None:
 
 async def open_pool(dsn: str, *, size: int) -> asyncpg.Pool[Any]:
     """A pool of up to `size` connections. Raises NotReachable or ConfigError."""
+    _refuse_unusable_files(dsn)
     with translated(place(dsn)):
         return await asyncpg.create_pool(
             dsn,
@@ -81,6 +107,7 @@ async def open_pool(dsn: str, *, size: int) -> asyncpg.Pool[Any]:
 @asynccontextmanager
 async def connection(dsn: str) -> AsyncIterator[asyncpg.Connection[Any]]:
     """One connection for one task. Raises NotReachable or ConfigError."""
+    _refuse_unusable_files(dsn)
     with translated(place(dsn)):
         opened = await asyncpg.connect(dsn, timeout=CONNECT_TIMEOUT_S)
         try:

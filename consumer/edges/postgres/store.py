@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ from uuid import UUID
 
 import asyncpg
 
-from consumer import outgoing
+from consumer import failpoints, outgoing
 from consumer.edges.postgres import rows
 from consumer.edges.postgres.connect import translated
 from consumer.errors import AlreadyBeingScored, LeaseLost, NotReachable
@@ -29,6 +29,8 @@ from consumer.scoring.score import Score
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # Each round settles at least one session's leader, whoever else is inserting.
 _INSERT_ROUNDS = 10
+# Between two statements of a transaction there is next to nothing to do.
+IDLE_LIMIT_S = 10.0
 
 
 def load_queries(text: str) -> dict[str, str]:
@@ -109,8 +111,16 @@ class Store:
                 yield cast("asyncpg.Connection[Any]", connection)
 
     @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[asyncpg.Connection[Any]]:
+    async def _transaction(
+        self, *, idle_limit_s: float = IDLE_LIMIT_S
+    ) -> AsyncIterator[asyncpg.Connection[Any]]:
+        """The server ends it when it idles for longer than `idle_limit_s`: what a frozen or
+        vanished process has locked shall not stay so.
+        """
         async with self._connection() as connection, connection.transaction():
+            await connection.execute(
+                f"SET LOCAL idle_in_transaction_session_timeout = {int(idle_limit_s * 1000)}"
+            )
             yield connection
 
     async def _fetch(self, name: str, *args: Any) -> list[asyncpg.Record]:
@@ -161,6 +171,11 @@ class Store:
                 strict=True,
             )
             await connection.execute(self._sql["insert_outbox"], *map(list, columns))
+
+    async def known(self, request_ids: Iterable[UUID]) -> set[UUID]:
+        """Which of these requests were accepted already."""
+        found = await self._fetch("known_requests", list(request_ids))
+        return {row["request_id"] for row in found}
 
     # ── worker ──────────────────────────────────────────────────────────────
 
@@ -244,6 +259,7 @@ class Store:
             if inputs := score.inputs:
                 await connection.execute(self._sql["keep_inputs"], inputs.sha256, inputs.content)
             await self._answer(connection, rows.stored(score, at), request, waiters, reused=False)
+            failpoints.reach(failpoints.Point.BEFORE_COMMIT)
         return at
 
     async def reuse(self, request: ClaimedRequest, score: Score) -> None:
@@ -339,21 +355,27 @@ class Store:
 
     @asynccontextmanager
     async def outbox_page(
-        self, limit: int, *, idle_limit_s: float
+        self,
+        limit: int,
+        *,
+        idle_limit_s: float,
+        max_bytes: int = 2**62,
+        without: Collection[int] = (),
     ) -> AsyncIterator[tuple[list[OutboxEntry], asyncpg.Connection[Any]] | None]:
         """The next events under the one relay's lock; None where another process holds it.
 
-        The server ends the transaction when it idles for longer than `idle_limit_s`, so that a
-        frozen process can't hold the lock for ever.
+        A page ends with the event that brings its payloads to `max_bytes`, and passes over the
+        events (by `seq`) of `without`.
+
+        It idles while Kafka takes the events: that may last up to `idle_limit_s`.
         """
-        async with self._transaction() as connection:
-            await connection.execute(
-                f"SET LOCAL idle_in_transaction_session_timeout = {int(idle_limit_s * 1000)}"
-            )
+        async with self._transaction(idle_limit_s=idle_limit_s) as connection:
             if not await connection.fetchval(self._sql["outbox_lock"]):
                 yield None
                 return
-            found = await connection.fetch(self._sql["outbox_page"], limit)
+            found = await connection.fetch(
+                self._sql["outbox_page"], limit, max_bytes, list(without)
+            )
             yield (
                 [
                     OutboxEntry(

@@ -1,0 +1,128 @@
+{{/* What values may not say together. Each message names the values and what to do. */}}
+{{- define "score-consumer.checks" -}}
+{{- $values := .Values -}}
+{{- $problems := list -}}
+
+{{- if and $values.image.tag $values.image.digest -}}
+{{- $problems = append $problems "image.tag and image.digest are both set: leave one empty" -}}
+{{- end -}}
+
+{{- $external := $values.secrets.externalSecret -}}
+{{- if and $external.enabled $values.secrets.existingSecret -}}
+{{- $problems = append $problems "secrets.existingSecret and secrets.externalSecret.enabled are both set: choose one" -}}
+{{- end -}}
+{{- if and $external.enabled (not $external.storeRef.name) -}}
+{{- $problems = append $problems "secrets.externalSecret.storeRef.name is empty: name the store that holds the secrets" -}}
+{{- end -}}
+{{- if not (or (hasKey $values.secrets.env "DATABASE_URL") (hasKey $values.settings "DATABASE_URL_FILE")) -}}
+{{- $problems = append $problems "secrets.env lacks DATABASE_URL" -}}
+{{- end -}}
+{{- range $name, $ref := $values.secrets.env -}}
+{{- if not (get ($ref | default dict) "secret") -}}
+{{- if and $external.enabled (not (hasKey $external.remote $name)) -}}
+{{- $problems = append $problems (printf "secrets.env.%s is not in secrets.externalSecret.remote, and names no Secret of its own" $name) -}}
+{{- else if not (or $external.enabled $values.secrets.existingSecret) -}}
+{{- $problems = append $problems (printf "secrets.env.%s has no Secret: set secrets.existingSecret, or secrets.env.%s.secret, or secrets.externalSecret" $name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- range $given := list $name (printf "%s_FILE" $name) -}}
+{{- if hasKey $values.settings $given -}}
+{{- $problems = append $problems (printf "settings.%s and secrets.env.%s are both set: keep one of them" $given $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $name, $_ := $external.remote -}}
+{{- if and $external.enabled (not (hasKey $values.secrets.env $name)) -}}
+{{- $problems = append $problems (printf "secrets.externalSecret.remote.%s is used by nobody: add %s to secrets.env" $name $name) -}}
+{{- end -}}
+{{- end -}}
+
+{{- $protocol := $values.settings.KAFKA_SECURITY_PROTOCOL | default "PLAINTEXT" -}}
+{{- $mechanism := $values.settings.KAFKA_SASL_MECHANISM | default "" -}}
+{{- $password := or (hasKey $values.secrets.env "KAFKA_SASL_PASSWORD") (hasKey $values.settings "KAFKA_SASL_PASSWORD_FILE") -}}
+{{- if and (hasPrefix "SASL_" $protocol) (not $mechanism) -}}
+{{- $problems = append $problems (printf "settings.KAFKA_SECURITY_PROTOCOL is %s: set settings.KAFKA_SASL_MECHANISM too" $protocol) -}}
+{{- end -}}
+{{- if and $mechanism (not (hasPrefix "SASL_" $protocol)) -}}
+{{- $problems = append $problems (printf "settings.KAFKA_SASL_MECHANISM has no effect with KAFKA_SECURITY_PROTOCOL %s" $protocol) -}}
+{{- end -}}
+{{- if and (hasPrefix "SASL_" $protocol) $mechanism (ne $mechanism "OAUTHBEARER") (not $password) -}}
+{{- $problems = append $problems (printf "settings.KAFKA_SASL_MECHANISM is %s: KAFKA_SASL_PASSWORD must be in secrets.env" $mechanism) -}}
+{{- end -}}
+
+{{- $covered := list -}}
+{{- $workers := 0 -}}
+{{- range $name, $deployment := include "score-consumer.deployments" . | fromYaml -}}
+{{- $covered = concat $covered $deployment.roles -}}
+{{- $minimum := $values.podDisruptionBudget.minAvailable -}}
+{{- if and $values.podDisruptionBudget.enabled $minimum (ge (int $minimum) (int $deployment.replicas)) -}}
+{{- $problems = append $problems (printf "podDisruptionBudget.minAvailable is %v and %s has %v replicas: no node could be drained; set it lower, or use maxUnavailable" $minimum ($name | default "the Deployment") $deployment.replicas) -}}
+{{- end -}}
+{{- end -}}
+{{- range $role := list "intake" "worker" "relay" -}}
+{{- if not (has $role $covered) -}}
+{{- $problems = append $problems (printf "roles: no Deployment has the role %s: requests would stay unanswered" $role) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $values.podDisruptionBudget.enabled $values.podDisruptionBudget.minAvailable $values.podDisruptionBudget.maxUnavailable -}}
+{{- $problems = append $problems "podDisruptionBudget.minAvailable and maxUnavailable are both set: leave one empty" -}}
+{{- end -}}
+{{- if and $values.podDisruptionBudget.enabled (not $values.podDisruptionBudget.minAvailable) (not $values.podDisruptionBudget.maxUnavailable) -}}
+{{- $problems = append $problems "podDisruptionBudget is enabled and says nothing: set maxUnavailable or minAvailable" -}}
+{{- end -}}
+
+{{- $scaling := $values.autoscaling -}}
+{{- if ne $scaling.kind "none" -}}
+{{- if gt (int $scaling.minReplicas) (int $scaling.maxReplicas) -}}
+{{- $problems = append $problems (printf "autoscaling.minReplicas %v is above autoscaling.maxReplicas %v" $scaling.minReplicas $scaling.maxReplicas) -}}
+{{- end -}}
+{{- range $name, $own := $values.roles -}}
+{{- if and $own (has "worker" ($own.roles | default list)) $own.replicas -}}
+{{- $problems = append $problems (printf "roles.%s.replicas is set, and autoscaling.kind is %s: leave it out" $name $scaling.kind) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if eq $scaling.kind "keda" -}}
+{{- if and (not $scaling.keda.prometheusAddress) (not (int $scaling.keda.lagThreshold)) -}}
+{{- $problems = append $problems "autoscaling.kind is keda without a trigger: set autoscaling.keda.prometheusAddress or lagThreshold" -}}
+{{- end -}}
+{{- if and (int $scaling.keda.lagThreshold) (ne $protocol "PLAINTEXT") (not $scaling.keda.kafkaAuthentication) -}}
+{{- $problems = append $problems (printf "autoscaling.keda.kafkaAuthentication is empty, and the brokers ask for %s: name a TriggerAuthentication, or set lagThreshold to 0" $protocol) -}}
+{{- end -}}
+{{- end -}}
+
+{{- if and $values.kafkaTopics.enabled (not $values.kafkaTopics.cluster) -}}
+{{- $problems = append $problems "kafkaTopics.cluster is empty: name the Kafka resource that the topics belong to" -}}
+{{- end -}}
+{{- $insync := get $values.kafkaTopics.config "min.insync.replicas" -}}
+{{- if and $values.kafkaTopics.enabled $insync (gt (int $insync) (int $values.kafkaTopics.replicas)) -}}
+{{- $problems = append $problems (printf "kafkaTopics.config: min.insync.replicas %v is above kafkaTopics.replicas %v: nothing could be written" $insync $values.kafkaTopics.replicas) -}}
+{{- end -}}
+
+{{- range $id, $profile := $values.profiles -}}
+{{- if and (kindIs "map" $profile) (ne (get $profile "id" | toString) $id) -}}
+{{- $problems = append $problems (printf "profiles.%s: its id is %q: use the id as the key" $id (get $profile "id" | toString)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- $alerts := include "score-consumer.alertNames" . | fromJsonArray -}}
+{{- range $name := concat $values.prometheusRule.disabled (keys $values.prometheusRule.overrides | sortAlpha) -}}
+{{- if not (has $name $alerts) -}}
+{{- $problems = append $problems (printf "prometheusRule: there is no alert %s; there are: %s" $name (join ", " $alerts)) -}}
+{{- end -}}
+{{- end -}}
+
+{{- if $problems -}}
+{{- fail (printf "\n  - %s\n" (join "\n  - " $problems)) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "score-consumer.alertNames" -}}
+{{- $names := list -}}
+{{- range $group := (.Files.Get "files/alerts.yaml" | fromYaml).groups -}}
+{{- range $rule := $group.rules -}}
+{{- $names = append $names $rule.alert -}}
+{{- end -}}
+{{- end -}}
+{{- $names | toJson -}}
+{{- end }}

@@ -1,0 +1,3 @@
+DROP TRIGGER missing_tools_immutable ON score_missing_tools;
+DROP TRIGGER approaches_immutable ON score_alternative_approaches;
+DROP TRIGGER approach_steps_immutable ON score_alternative_approach_steps;

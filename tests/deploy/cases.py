@@ -1,0 +1,254 @@
+"""Values that the chart must render: each optional part on and off, and what users combine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+LABELS = {"team": "agents"}
+PROFILE = {
+    "id": "mine",
+    "version": 1,
+    "match_labels": ["*"],
+    "method": "heuristic",
+    "criteria": [{"id": "tools", "weight": 1, "scorer": "tool_count"}],
+}
+SPLIT = {
+    "intake": {"roles": ["intake"]},
+    "worker": {"roles": ["worker"], "settings": {"GRACE_SECONDS": 90.5, "WORKER_SLOTS": 64}},
+    "relay": {"roles": ["relay", "api"], "replicas": 1, "resources": {"limits": {"memory": "1Gi"}}},
+}
+SASL: dict[str, Any] = {
+    "settings": {
+        "KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+        "KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
+        "KAFKA_SSL_CAFILE": "/kafka/ca.crt",
+        "HISTORY_MAX_BYTES": 134217728,
+    },
+    "secrets": {
+        "env": {
+            "DATABASE_URL": {"secret": "scores-db-app", "key": "uri"},
+            "KAFKA_SASL_USERNAME": {"secret": "scores-kafka", "key": "user"},
+            "KAFKA_SASL_PASSWORD": {"secret": "scores-kafka", "key": "password"},
+        },
+    },
+    "extraVolumes": [{"name": "kafka-ca", "secret": {"secretName": "kafka-ca"}}],
+    "extraVolumeMounts": [{"name": "kafka-ca", "mountPath": "/kafka", "readOnly": True}],
+}
+EXTERNAL: dict[str, Any] = {
+    "secrets": {
+        "existingSecret": "",
+        "env": {"DATABASE_URL": {}, "OPENAI_API_KEY": {"key": "openai"}},
+        "externalSecret": {
+            "enabled": True,
+            "storeRef": {"name": "vault", "kind": "ClusterSecretStore"},
+            "remote": {
+                "DATABASE_URL": {"key": "scores/db", "property": "url"},
+                "OPENAI_API_KEY": {"key": "llm/openai"},
+            },
+        },
+    },
+}
+KEDA: dict[str, Any] = {
+    "kind": "keda",
+    "maxReplicas": 30,
+    "keda": {"prometheusAddress": "http://prometheus:9090"},
+}
+MONITORED: dict[str, Any] = {
+    "serviceMonitor": {"enabled": True, "labels": LABELS},
+    "prometheusRule": {
+        "enabled": True,
+        "labels": LABELS,
+        "runbooks": "https://docs.example/runbooks",
+        "disabled": ["ScoringScoreDrift"],
+        "overrides": {"ScoringBacklogOld": {"for": "20m", "severity": "critical"}},
+    },
+    "dashboards": {"enabled": True, "annotations": {"grafana_folder": "Agents"}},
+}
+
+CASES: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "split": {"roles": SPLIT},
+    "split and scaled": {"roles": SPLIT, "autoscaling": KEDA},
+    "scaled by lag alone": {"autoscaling": {"kind": "keda"}},
+    "scaled by HPA": {"autoscaling": {"kind": "hpa", "minReplicas": 3}},
+    "Kafka with a password": SASL,
+    "Kafka with a password, scaled": {
+        **SASL,
+        "autoscaling": {"kind": "keda", "keda": {"kafkaAuthentication": "kafka"}},
+    },
+    "external secrets": EXTERNAL,
+    "database from a file": {
+        "settings": {"DATABASE_URL_FILE": "/db/url"},
+        "secrets": {"env": {"DATABASE_URL": None}},
+    },
+    "own configuration": {
+        "judge": {"provider": "local", "model": "m"},
+        "config": {
+            "scoring": {"scoring": {"llm_provider": "${SCORING_LLM_PROVIDER:-}"}},
+            "providers": "local:\n  type: openai\n  base_url: http://llm:8000/v1\n  model: m\n",
+        },
+        "profiles": {"mine": PROFILE},
+        "extraEnv": [{"name": "LLM_BASE_URL", "value": "http://llm:8000/v1"}],
+    },
+    "monitored": MONITORED,
+    "closed network": {
+        "networkPolicy": {
+            "enabled": True,
+            "from": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+            "egress": [{"ports": [{"port": 5432}, {"port": 9092}, {"port": 443}]}],
+        }
+    },
+    "open network": {"networkPolicy": {"enabled": True}},
+    "topics": {
+        "kafkaTopics": {"enabled": True, "cluster": "events"},
+        "settings": {"TOPIC_QUALITY_RISK": "Agents.quality_risk"},
+    },
+    "pinned and placed": {
+        "fullnameOverride": "judge",
+        "image": {"digest": "sha256:" + "0" * 64},
+        "imagePullSecrets": [{"name": "registry"}],
+        "commonLabels": LABELS,
+        "podLabels": LABELS,
+        "podAnnotations": LABELS,
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "agents", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+        "podDisruptionBudget": {"minAvailable": 1, "maxUnavailable": ""},
+        "serviceAccount": {"name": "judge", "annotations": LABELS},
+        "service": {"port": 9000},
+        "topologySpread": [],
+    },
+    "bare": {
+        "migration": {"enabled": False},
+        "podDisruptionBudget": {"enabled": False},
+        "serviceAccount": {"create": False},
+        "replicas": 1,
+    },
+}
+
+# What must not render, and what is said then.
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "tag and digest": (
+        {"image": {"tag": "1", "digest": "sha256:" + "0" * 64}},
+        "image.tag and image.digest are both set: leave one empty",
+    ),
+    "no Secret": (
+        {"secrets": {}},
+        "secrets.env.DATABASE_URL has no Secret: set secrets.existingSecret",
+    ),
+    "no database": (
+        {"secrets": {"existingSecret": "s", "env": {"DATABASE_URL": None}}},
+        "secrets.env lacks DATABASE_URL",
+    ),
+    "two sources of secrets": (
+        {"secrets": {**EXTERNAL["secrets"], "existingSecret": "scores"}},
+        "secrets.existingSecret and secrets.externalSecret.enabled are both set: choose one",
+    ),
+    "no store": (
+        {
+            "secrets": {
+                "externalSecret": {"enabled": True, "remote": {"DATABASE_URL": {"key": "k"}}}
+            }
+        },
+        "secrets.externalSecret.storeRef.name is empty",
+    ),
+    "not in the store": (
+        {"secrets": {"externalSecret": {"enabled": True, "storeRef": {"name": "vault"}}}},
+        "secrets.env.DATABASE_URL is not in secrets.externalSecret.remote",
+    ),
+    "in the store for nobody": (
+        {"secrets": {"externalSecret": {"enabled": True, "remote": {"OTHER": {"key": "k"}}}}},
+        "secrets.externalSecret.remote.OTHER is used by nobody",
+    ),
+    "setting and secret": (
+        {
+            "settings": {"KAFKA_SASL_USERNAME": "me"},
+            "secrets": {"existingSecret": "s", "env": {"KAFKA_SASL_USERNAME": {}}},
+        },
+        "settings.KAFKA_SASL_USERNAME and secrets.env.KAFKA_SASL_USERNAME are both set",
+    ),
+    "SASL without a mechanism": (
+        {"settings": {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL"}},
+        "settings.KAFKA_SECURITY_PROTOCOL is SASL_SSL: set settings.KAFKA_SASL_MECHANISM too",
+    ),
+    "mechanism without SASL": (
+        {"settings": {"KAFKA_SASL_MECHANISM": "PLAIN"}},
+        "settings.KAFKA_SASL_MECHANISM has no effect with KAFKA_SECURITY_PROTOCOL PLAINTEXT",
+    ),
+    "no password": (
+        {"settings": {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL", "KAFKA_SASL_MECHANISM": "PLAIN"}},
+        "KAFKA_SASL_PASSWORD must be in secrets.env",
+    ),
+    "a role that nobody has": (
+        {"roles": {"all": {"roles": ["intake", "worker"]}}},
+        "roles: no Deployment has the role relay: requests would stay unanswered",
+    ),
+    "a node that can't be drained": (
+        {"podDisruptionBudget": {"minAvailable": 2, "maxUnavailable": ""}},
+        "podDisruptionBudget.minAvailable is 2 and the Deployment has 2 replicas",
+    ),
+    "a scaled node that can't be drained": (
+        {
+            "replicas": 5,
+            "autoscaling": {"kind": "hpa"},
+            "podDisruptionBudget": {"minAvailable": 3, "maxUnavailable": ""},
+        },
+        "podDisruptionBudget.minAvailable is 3 and the Deployment has 2 replicas",
+    ),
+    "two budgets": (
+        {"podDisruptionBudget": {"minAvailable": 1}},
+        "podDisruptionBudget.minAvailable and maxUnavailable are both set",
+    ),
+    "no budget": (
+        {"podDisruptionBudget": {"maxUnavailable": ""}},
+        "podDisruptionBudget is enabled and says nothing",
+    ),
+    "fewer at most than at least": (
+        {"autoscaling": {"kind": "hpa", "minReplicas": 4, "maxReplicas": 3}},
+        "autoscaling.minReplicas 4 is above autoscaling.maxReplicas 3",
+    ),
+    "scaled and counted": (
+        {
+            "roles": {"all": {"roles": ["intake", "worker", "relay"], "replicas": 3}},
+            "autoscaling": KEDA,
+        },
+        "roles.all.replicas is set, and autoscaling.kind is keda: leave it out",
+    ),
+    "scaled by nothing": (
+        {"autoscaling": {"kind": "keda", "keda": {"lagThreshold": 0}}},
+        "autoscaling.kind is keda without a trigger",
+    ),
+    "lag behind a password": (
+        {**SASL, "autoscaling": KEDA},
+        "autoscaling.keda.kafkaAuthentication is empty, and the brokers ask for SASL_SSL",
+    ),
+    "topics of no cluster": (
+        {"kafkaTopics": {"enabled": True}},
+        "kafkaTopics.cluster is empty",
+    ),
+    "topics that can't be written": (
+        {"kafkaTopics": {"enabled": True, "cluster": "c", "replicas": 1}},
+        "min.insync.replicas 2 is above kafkaTopics.replicas 1",
+    ),
+    "a profile of another name": (
+        {"profiles": {"yours": PROFILE}},
+        'profiles.yours: its id is "mine": use the id as the key',
+    ),
+    "an unknown alert": (
+        {"prometheusRule": {"disabled": ["ScoringDwon"]}},
+        "prometheusRule: there is no alert ScoringDwon; there are: ScoringDown, ",
+    ),
+}
+
+# What the schema refuses: names and values that the consumer would refuse, and misspelt values.
+AGAINST_SCHEMA: dict[str, tuple[dict[str, Any], str]] = {
+    "an unknown setting": ({"settings": {"WORKER_SLOT": 1}}, "WORKER_SLOT"),
+    "a setting out of range": ({"settings": {"WORKER_SLOTS": 0}}, "settings/WORKER_SLOTS"),
+    "a setting that is no number": ({"settings": {"GRACE_SECONDS": "soon"}}, "GRACE_SECONDS"),
+    "a password as a setting": ({"settings": {"DATABASE_URL": "postgresql://"}}, "DATABASE_URL"),
+    "an unknown role": ({"roles": {"x": {"roles": ["wroker"]}}}, "roles/x"),
+    "an unknown value": ({"replica": 3}, "replica"),
+    "an unknown part": ({"image": {"repo": "x"}}, "repo"),
+    "a tag as digest": ({"image": {"digest": "latest"}}, "image/digest"),
+}

@@ -1,0 +1,1 @@
+"""Random kills of random processes under load, for as long as one likes; see `__main__`."""
