@@ -256,7 +256,7 @@ class Intake:
                 raise  # may pass; if it does not, nothing is polled, and that will be seen
             except Exception as error:  # noqa: BLE001 - a bug, ours or aiokafka's: it would spin
                 self._give_up(error)
-                return ()
+                records = await asyncio.Future()  # until we are stopped
             self._polled_at = monotonic()
             return records
 

@@ -131,6 +131,7 @@ class Worker:
             owner=self._settings.owner,
             lease_s=self._settings.lease_s,
             held=self._pipeline.held_profiles(),
+            probe=self._pipeline.judge.probing,
         )
         for request in requests:
             task = asyncio.create_task(self._work(request))

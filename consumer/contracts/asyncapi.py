@@ -33,9 +33,9 @@ _TRACE_HEADERS = {
     "tracestate": {"type": "string", "description": "W3C Trace Context, as the request had it."},
 }
 _DLQ_HEADERS = {
-    "dlq_original_topic": "Where the record was.",
-    "dlq_original_partition": "Where the record was.",
-    "dlq_original_offset": "Where the record was.",
+    "dlq_original_topic": "Where the record was at first, before any redrive.",
+    "dlq_original_partition": "Where the record was at first.",
+    "dlq_original_offset": "Where the record was at first.",
     "dlq_original_timestamp": "Milliseconds since 1970; empty where the record had none.",
     "dlq_consumer_group": "Who could not accept it.",
     "dlq_error_code": "tombstone, oversize, bad_json, schema_invalid or bad_header.",
@@ -43,6 +43,10 @@ _DLQ_HEADERS = {
     "dlq_failed_at": "When, RFC 3339.",
     "dlq_app_version": "Which version of the consumer could not accept it.",
     "dlq_redrive_count": "How often it was sent back and came here again.",
+}
+_SHORTENED_HEADERS = {
+    "dlq_original_size": "Bytes of the value, where this is only its beginning: too large for us.",
+    "dlq_original_sha256": "The whole value's SHA-256, there too.",
 }
 
 
@@ -160,8 +164,11 @@ def _dead_letter() -> dict[str, Any]:
 
 
 def _dead_letter_headers() -> dict[str, Any]:
-    texts = {name: {"type": "string", "description": text} for name, text in _DLQ_HEADERS.items()}
-    return {"type": "object", "properties": texts, "required": list(texts)}
+    texts = {
+        name: {"type": "string", "description": text}
+        for name, text in (_DLQ_HEADERS | _SHORTENED_HEADERS).items()
+    }
+    return {"type": "object", "properties": texts, "required": list(_DLQ_HEADERS)}
 
 
 def _kafka_key(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -892,6 +892,18 @@ async def test_a_held_request_keeps_its_profile_and_no_deadline_runs(
     assert timedelta(seconds=25) < row["due"] <= timedelta(seconds=30)
 
 
+async def test_a_probe_takes_whom_has_waited_longest(store: Store) -> None:
+    """Else an urgent request that its judge can't bear would be every probe."""
+    for name, priority in (("patient", 1), ("urgent", 9)):
+        await store.accept([request(name, priority=priority)], [])
+        await store.put_back(await claim_one(store), after_s=0, count_attempt=False, held=True)
+
+    (probe,) = await store.claim(1, owner="a", lease_s=60, probe=True)
+    assert probe.session_id == "patient"
+    (usual,) = await store.claim(1, owner="a", lease_s=60)
+    assert usual.session_id == "urgent"
+
+
 async def test_a_held_request_keeps_nobody_from_scoring_its_session(store: Store) -> None:
     await store.register_criteria(CRITERIA)
     await store.accept([request(), request(profile_id=PROFILE)], [])

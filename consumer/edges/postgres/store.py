@@ -180,12 +180,20 @@ class Store:
     # ── worker ──────────────────────────────────────────────────────────────
 
     async def claim(
-        self, count: int, *, owner: str, lease_s: float, held: Iterable[str] = ()
+        self,
+        count: int,
+        *,
+        owner: str,
+        lease_s: float,
+        held: Iterable[str] = (),
+        probe: bool = False,
     ) -> list[ClaimedRequest]:
         """Up to `count` due requests under our lease, the most urgent first; none of the profiles
-        that are held ("": requests whose profile is not known yet).
+        that are held ("": requests whose profile is not known yet). `probe`: those that have
+        waited longest, to find out with them if a judge is well again.
         """
-        found = await self._fetch("claim", count, owner, lease_s, list(held))
+        name = "claim_probe" if probe else "claim"
+        found = await self._fetch(name, count, owner, lease_s, list(held))
         found.sort(key=lambda row: (-row["priority"], row["next_attempt_at"]))
         return [rows.claimed_request(row) for row in found]
 
