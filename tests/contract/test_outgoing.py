@@ -288,7 +288,7 @@ def test_a_tombstone_stays_one() -> None:
     assert dict(sent(row))["dlq_error_code"] == b"tombstone"
 
 
-def test_a_redriven_letter_tells_its_last_death_only() -> None:
+def test_a_redriven_letter_tells_its_last_death_and_its_first_place() -> None:
     first = letter_of(POISON)
     redriven = [
         (name, b"1" if name == "dlq_redrive_count" else value) for name, value in sent(first)
@@ -297,7 +297,8 @@ def test_a_redriven_letter_tells_its_last_death_only() -> None:
     second = letter_of(replace(POISON, offset=99, headers=redriven))
     assert [name for name, _ in sent(second)] == names
     assert dict(sent(second))["dlq_redrive_count"] == b"1"
-    assert dict(sent(second))["dlq_original_offset"] == b"99"
+    assert dict(sent(second))["dlq_original_offset"] == str(POISON.offset).encode()
+    assert second.event_id != first.event_id
 
 
 def test_each_record_dies_under_an_id_of_its_own() -> None:

@@ -23,12 +23,14 @@ from tests.support.servers import PostgresServer
 
 TITLES = [migration.title for migration in migrations.shipped()]
 
-# Everything that a migration can leave behind: tables, views, indexes, sequences, functions.
+# Everything that a migration can leave behind: tables, views, indexes, sequences, functions, triggers.
 OBJECTS = """
 SELECT c.relname AS name FROM pg_class c
 WHERE c.relnamespace = 'public'::regnamespace AND c.relname NOT LIKE 'schema_migrations%'
 UNION ALL
 SELECT p.proname FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace
+UNION ALL
+SELECT t.tgname FROM pg_trigger t WHERE NOT t.tgisinternal
 ORDER BY 1
 """
 

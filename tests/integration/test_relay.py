@@ -237,7 +237,7 @@ async def test_what_kafka_refused_is_tried_again_after_a_while(
 
     async with relaying(store, kafka.bootstrap, max_request_size=10_000) as relay:
         assert await relay.send_page() == 0
-        relay.producer._options["max_request_size"] = 100_000  # type: ignore[index]
+        relay.producer._options["max_request_size"] = 100_000
         assert await relay.send_page() == 0
         await asyncio.sleep(0.3)
         assert await relay.send_page() == 1

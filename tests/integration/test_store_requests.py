@@ -894,9 +894,11 @@ async def test_a_held_request_keeps_its_profile_and_no_deadline_runs(
 
 async def test_a_probe_takes_whom_has_waited_longest(store: Store) -> None:
     """Else an urgent request that its judge can't bear would be every probe."""
-    for name, priority in (("patient", 1), ("urgent", 9)):
-        await store.accept([request(name, priority=priority)], [])
-        await store.put_back(await claim_one(store), after_s=0, count_attempt=False, held=True)
+    await store.accept([request("patient", priority=1)], [])
+    patient = await claim_one(store)
+    await store.accept([request("urgent", priority=9)], [])
+    for held in (patient, await claim_one(store)):
+        await store.put_back(held, after_s=0, count_attempt=False, held=True)
 
     (probe,) = await store.claim(1, owner="a", lease_s=60, probe=True)
     assert probe.session_id == "patient"

@@ -117,7 +117,7 @@ def test_what_intake_said_of_it_is_not_sent() -> None:
         {"original_timestamp": "1e9"},
     ],
 )
-def test_a_letter_that_lies_about_its_place_stands_for_itself(wrong: dict[str, str]) -> None:
+def test_a_letter_that_lies_about_its_place_stands_for_itself(wrong: dict[str, Any]) -> None:
     assert letter(offset=4, **wrong).origin == "dlq:0:4"
 
 
