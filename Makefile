@@ -11,7 +11,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo local-judge test check unit cover faults soak bench-rules lock clean
+.PHONY: help demo tools chart image sbom local-judge test check unit cover faults soak bench-rules lock clean
 
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,24 @@ soak: $(VENV)/dev.stamp ## Random kills under load, with a report. KILLS=1000 MI
 
 bench-rules: $(VENV)/demo.stamp ## How fast the rules are, and how time grows with a session's size.
 	$(BIN)/python -m tests.bench.rules
+
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' consumer/__init__.py)
+
+tools: ## Fetch the tools of the deployment's tests (Helm and others; minutes), where registries are reached.
+	@sh tests/deploy/tools.sh
+
+chart: $(VENV)/dev.stamp ## Write the chart's README table and settings schema anew.
+	$(BIN)/python -m tests.deploy
+
+image: ## Build the image (needs Docker).
+	docker build --build-arg VERSION=$(VERSION) --tag score-consumer:$(VERSION) .
+
+sbom: ## Write dist/sbom.json (CycloneDX).
+	@test -x .cache/sbom/bin/cyclonedx-py || \
+		{ $(PYTHON) -m venv .cache/sbom && .cache/sbom/bin/pip install --quiet cyclonedx-bom==7.5.0; }
+	@mkdir -p dist
+	.cache/sbom/bin/cyclonedx-py requirements requirements/run.txt --pyproject pyproject.toml \
+		--output-reproducible --output-file dist/sbom.json
 
 lock: ## Pin all dependencies by hash (needs uv).
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

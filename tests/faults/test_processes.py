@@ -114,7 +114,7 @@ async def test_frozen_while_it_relays(stage: Stage) -> None:
     await judged(stage, 1)
     try:
         async with stage.consumer():
-            seen = await promises.kept(stage, crashes=1, timeout_s=25)
+            seen = await promises.kept(stage, crashes=1, timeout_s=RELAY_LOCK_S + 60)
             frozen.thaw()
             await asyncio.sleep(1)
             assert (await promises.kept(stage, crashes=1)).repeats == seen.repeats

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from time import monotonic
 from uuid import UUID, uuid4
 
 from tests.support.stage import Stage
@@ -44,6 +45,7 @@ async def ask_each(stage: Stage, sessions: Sequence[str], *, pause_s: float = 0)
 
 async def judged(stage: Stage, count: int, timeout_s: float = 30) -> None:
     """Waits until the judge was asked this often."""
-    async with asyncio.timeout(timeout_s):
-        while stage.stand_ins.judge_calls.total() < count:
-            await asyncio.sleep(0.02)
+    deadline = monotonic() + timeout_s
+    while (calls := stage.stand_ins.judge_calls.total()) < count:
+        assert monotonic() < deadline, f"{calls} of {count} calls\n{stage.last_words()}"
+        await asyncio.sleep(0.02)

@@ -33,7 +33,6 @@ T = TypeVar("T")
 QUIET_TIMEOUT_S = 90.0
 READ_TIMEOUT_S = 60.0
 PARTITIONS = 4
-LAST_LINES = 60
 UNFINISHED = ("pending", "in_progress")
 
 
@@ -111,16 +110,7 @@ async def quiet(stage: Stage, *, timeout_s: float = QUIET_TIMEOUT_S) -> None:
             if not left:
                 return
         await asyncio.sleep(0.2)
-    raise AssertionError(f"not quiet after {timeout_s:.0f} s: {left}\n{_last_words(stage)}")
-
-
-def _last_words(stage: Stage) -> str:
-    """Where each consumer's log ends."""
-    logs = sorted(stage.folder.glob("*/consumer.log"))
-    return "\n".join(
-        "\n  ".join([log.parent.name, *log.read_text(errors="replace").splitlines()[-LAST_LINES:]])
-        for log in logs
-    )
+    raise AssertionError(f"not quiet after {timeout_s:.0f} s: {left}\n{stage.last_words()}")
 
 
 async def _unfinished(stage: Stage, asked: list[Raw]) -> str:

@@ -150,6 +150,14 @@ class Stage:
         (event,) = self.answers(request_id)
         return event
 
+    def last_words(self, lines: int = 200) -> str:
+        """Where each consumer's log ends."""
+        logs = sorted(self.folder.glob("*/consumer.log"))
+        return "\n".join(
+            "\n  ".join([log.parent.name, *log.read_text(errors="replace").splitlines()[-lines:]])
+            for log in logs
+        )
+
     async def rows(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         """What the tables hold."""
         connection = await asyncpg.connect(self.database_url)

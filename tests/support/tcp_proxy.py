@@ -130,9 +130,7 @@ class TcpProxy:
                 target.write(chunk)
                 await target.drain()
 
-    async def _let_in(
-        self, chunk: bytes, server: asyncio.StreamWriter, link: _Link | None
-    ) -> None:
+    async def _let_in(self, chunk: bytes, server: asyncio.StreamWriter, link: _Link | None) -> None:
         """The server gets its word, and time to act on it; the client gets a broken connection."""
         assert link is not None
         self.cuts += 1
