@@ -9,7 +9,8 @@ scoring/              the pure rules: the same session and verdict always give t
 outgoing, relay       the outbox, and its way to Kafka
 edges/                history, judge providers, postgres, kafka: thin translations
 app, judges, cli/     the only places that wire things together
-desk, checks, replay  commands without the loops: score files, try servers, ask a judge again
+desk, checks, replay, dlq  commands without the loops: score files, try servers, ask a judge again,
+                           send dead letters back
 """
 
 __version__ = "0.1.0"

@@ -23,7 +23,7 @@ from tests.support.servers import PostgresServer
 
 TITLES = [migration.title for migration in migrations.shipped()]
 
-# Everything that a migration can leave behind: tables, views, indexes, sequences, functions, triggers.
+# All that a migration can leave behind: tables, views, indexes, sequences, functions, triggers.
 OBJECTS = """
 SELECT c.relname AS name FROM pg_class c
 WHERE c.relnamespace = 'public'::regnamespace AND c.relname NOT LIKE 'schema_migrations%'

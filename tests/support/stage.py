@@ -150,7 +150,7 @@ class Stage:
         (event,) = self.answers(request_id)
         return event
 
-    def last_words(self, lines: int = 200) -> str:
+    def last_words(self, lines: int = 8) -> str:
         """Where each consumer's log ends."""
         logs = sorted(self.folder.glob("*/consumer.log"))
         return "\n".join(
