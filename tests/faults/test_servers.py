@@ -3,9 +3,9 @@
 import asyncio
 from time import monotonic
 
-import asyncpg
 import pytest
 
+from consumer.edges.postgres.connect import UNREACHABLE
 from tests.faults.conftest import LEASE_S, SESSION_S, Arena
 from tests.support import promises
 from tests.support.asking import ask_all, ask_slowly, judged
@@ -224,7 +224,7 @@ async def _counted(stage: Stage, sql: str, count: int, timeout_s: float) -> None
     while monotonic() < deadline:
         try:
             ((found,),) = await stage.rows(sql)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except UNREACHABLE:
             found = -1
         if found >= count:
             return

@@ -14,6 +14,7 @@ import json
 import logging
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,18 +54,22 @@ async def soak(options: argparse.Namespace, console: Console) -> dict[str, Any]:
             showing = asyncio.create_task(_show(running, progress, options.kills))
             await running.kill(options.kills, options.minutes)
             stop_asking.set()
-            await asking
+            running.notes += _troubles(await asyncio.gather(asking, return_exceptions=True))
             console.print("every server is back; waiting for the last answers")
             try:
                 await promises.quiet(made.stage, timeout_s=SETTLE_S)
             except AssertionError as error:
-                console.print(f"[red]{error}[/]")
+                running.notes.append(str(error))
             stop_watching.set()
-            await watching
+            running.notes += _troubles(await asyncio.gather(watching, return_exceptions=True))
             showing.cancel()
         seconds = running.now
         seen = await promises.look(made.stage)
         return {"seed": seed, **report(running, seen, broken_promises(seen), seconds)}
+
+
+def _troubles(ends: Sequence[BaseException | None]) -> list[str]:
+    return [f"the soak itself broke: {error!r}" for error in ends if error is not None]
 
 
 def _progress(console: Console) -> Progress:

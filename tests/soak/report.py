@@ -59,6 +59,7 @@ def report(soak: Soak, seen: Seen, broken: Sequence[str], seconds: float) -> dic
         "promised_recovery_s": RECOVERY_S,
         "memory_and_files": _resources(soak.samples),
         "broken_promises": list(broken),
+        "notes": soak.notes,
         "every_kill": [_rounded(kill) for kill in soak.kills],
         "every_sample": [asdict(sample) for sample in soak.samples],
     }
@@ -135,7 +136,7 @@ def markdown(result: dict[str, Any]) -> str:
     ]
     lines = ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
     lines += [f"- {problem}" for problem in result["broken_promises"][:50]]
-    lines += [f"- {text}" for text in result["ended_by_themselves"]]
+    lines += [f"- {text}" for text in [*result["ended_by_themselves"], *result["notes"]]]
     return "\n".join(lines)
 
 

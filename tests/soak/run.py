@@ -19,9 +19,10 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from consumer.edges.kafka import _stop
+from consumer.edges.postgres.connect import UNREACHABLE
 from tests.soak.world import Victim, World
 
-WATCH_S = 0.1
+WATCH_S = 0.25
 SAMPLE_S = 5.0
 SEND_TIMEOUT_S = 30.0
 
@@ -64,6 +65,7 @@ class Soak:
     kills: list[Kill] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     exits: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     scores: int = 0
     finished: int = 0
     waiting: int = 0
@@ -130,12 +132,18 @@ class Soak:
             self._begin(self._revive(victim, kill))
             if victim.kind == "consumer":
                 self._begin(self._taken_over(kill, f":{pid}"))
-        await asyncio.gather(*self._tasks)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A run of hours shall not lose its report because one of its watchers broke."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self.notes.append(f"the soak's own {task.get_coro()} broke: {error!r}")
 
     async def _revive(self, victim: Victim, kill: Kill | None = None) -> None:
         away_s = await victim.come_back()
@@ -165,7 +173,7 @@ class Soak:
         while True:
             try:
                 return await self.world.stage.rows(sql, *args)
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            except UNREACHABLE:
                 await asyncio.sleep(WATCH_S)
 
     # ── watching ────────────────────────────────────────────────────────────

@@ -43,9 +43,12 @@ async def ask_each(stage: Stage, sessions: Sequence[str], *, pause_s: float = 0)
     return asked
 
 
-async def judged(stage: Stage, count: int, timeout_s: float = 30) -> None:
+async def judged(stage: Stage, count: int, timeout_s: float = 60) -> None:
     """Waits until the judge was asked this often."""
     deadline = monotonic() + timeout_s
     while (calls := stage.stand_ins.judge_calls.total()) < count:
-        assert monotonic() < deadline, f"{calls} of {count} calls\n{stage.last_words()}"
+        if monotonic() > deadline:
+            states = await stage.rows("SELECT state, count(*) FROM score_requests GROUP BY 1")
+            told = f"{calls} of {count} calls, {[tuple(row) for row in states]}"
+            raise AssertionError(f"{told}\n{stage.last_words()}")
         await asyncio.sleep(0.02)

@@ -20,6 +20,7 @@ from uuid import UUID
 import asyncpg
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
+from consumer.edges.postgres.connect import UNREACHABLE
 from tests.support.stage import Stage
 from tests.support.topics import Topics
 
@@ -105,7 +106,7 @@ async def quiet(stage: Stage, *, timeout_s: float = QUIET_TIMEOUT_S) -> None:
     )
     left = "the database does not answer"
     while monotonic() < deadline:
-        with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        with contextlib.suppress(*UNREACHABLE):
             left = await _unfinished(stage, asked)
             if not left:
                 return

@@ -14,6 +14,9 @@ from consumer.demo.world import ConsumerProcess
 class Replica(ConsumerProcess):
     """One process of the consumer. `roles` as `--roles` takes them; none: all."""
 
+    # It gets ready when its servers are there, which a test may have harmed.
+    start_timeout = 120.0
+
     def __init__(self, data_dir: Path, environment: Mapping[str, str], *, roles: str = "") -> None:
         super().__init__(data_dir, environment)
         self._roles = roles

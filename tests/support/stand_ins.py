@@ -10,8 +10,9 @@ import contextlib
 import copy
 import json
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from starlette.requests import Request
@@ -64,6 +65,12 @@ def completion(content: str | None, *, finish: str = "stop", refusal: str | None
     )
 
 
+@cache
+def _samples() -> Mapping[str, SampleSession]:
+    """The demo's sessions, read once: many of a test's are copies of them."""
+    return sample_sessions.load()
+
+
 @dataclass(slots=True)
 class Faults:
     """What goes wrong next, by session; each is used once, the last one for ever if `forever`."""
@@ -93,7 +100,7 @@ class StandIns:
 
     def add(self, session_id: str, case: str = "good", **changes: Any) -> str:
         """A session like the demo's of this case; `changes` replace fields of its detail."""
-        sample = next(s for s in sample_sessions.load().values() if s.case == case)
+        sample = next(s for s in _samples().values() if s.case == case)
         detail = copy.deepcopy(dict(sample.detail))
         detail["session_id"] = session_id
         # The judge stand-in tells sessions apart by their alert; ours is named for the session.
@@ -133,7 +140,7 @@ class _Judge:
 
     def __init__(self, stand_ins: StandIns) -> None:
         self._stand_ins = stand_ins
-        self._good = judge_stand_in.app(sample_sessions.load())
+        self._good = judge_stand_in.app(_samples())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw = await Request(scope, receive).body()
