@@ -196,13 +196,14 @@ class Pipeline:
         return frozenset(held | {""} if held.issuperset(p.id for p in self.profiles) else held)
 
     def _errand(self, request: ClaimedRequest, now: datetime) -> Errand:
-        """Who asks the judge, and how long: what is left of the deadline, or all of it."""
-        deadline = request.deadline_at
-        left_s = (deadline - now).total_seconds() if deadline else self.patience.deadline_s
+        """Who asks the judge, and how long: what is left of the deadline, if one runs."""
+        left_s = None
+        if deadline := request.deadline_at:
+            left_s = max((deadline - now).total_seconds(), LEAST_TIME_FOR_JUDGE_S)
         return Errand(
             request_id=request.request_id,
             lease_token=request.lease_token,
-            left_s=max(left_s, LEAST_TIME_FOR_JUDGE_S),
+            left_s=left_s,
         )
 
 

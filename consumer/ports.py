@@ -70,11 +70,14 @@ class Provider(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errand:
-    """On whose behalf a judge is asked: a request under its lease, with so many seconds left."""
+    """On whose behalf a judge is asked: a request under its lease, with so many seconds left.
+
+    None: there was no trouble yet, so no deadline runs. To wait for one's turn is no trouble.
+    """
 
     request_id: UUID
     lease_token: UUID
-    left_s: float
+    left_s: float | None
 
 
 class Spend(Protocol):

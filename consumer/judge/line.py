@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from math import inf
 from time import monotonic
 from typing import Any
 from uuid import UUID
@@ -70,7 +71,8 @@ class Question:
     @property
     def left_s(self) -> float:
         """Seconds until whoever asks gives up."""
-        return self.errand.left_s - (monotonic() - self.asked_at)
+        left_s = self.errand.left_s
+        return inf if left_s is None else left_s - (monotonic() - self.asked_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

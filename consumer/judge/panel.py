@@ -114,7 +114,7 @@ class Judge:
             async with asyncio.timeout(errand.left_s):
                 judgement = await _judgement(asking, members, total_of, self._keep(errand))
         except TimeoutError as error:
-            raise JudgeUnavailable(f"no verdict within {errand.left_s:.0f} s") from error
+            raise JudgeUnavailable(f"no verdict within {errand.left_s or 0:.0f} s") from error
         self._kept.pop(errand.request_id, None)
         flags = await beside(inputs, injection.flags, subject.session)
         return replace(judgement, flags=flags), inputs
