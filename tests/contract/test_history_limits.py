@@ -37,6 +37,7 @@ async def dripping() -> AsyncIterator[bytes]:
 async def endless() -> AsyncIterator[bytes]:
     while True:
         yield b" " * 1000
+        await asyncio.sleep(0)  # once nobody reads, nothing else would let the server notice
 
 
 async def test_an_answer_that_drips_ends_with_the_time_for_a_call() -> None:

@@ -58,7 +58,6 @@ async def test_killed_at_a_failpoint_again_and_again(stage: Stage, point: Point,
     assert len(seen.scores) == 60
 
 
-@pytest.mark.ci_fault
 async def test_the_first_score_after_a_kill_comes_within_the_lease_time(stage: Stage) -> None:
     """With a second replica there: it takes over what the dead one held."""
     stage.stand_ins.judge_delay_s = 30

@@ -4,8 +4,6 @@ import asyncio
 import random
 from time import monotonic
 
-import pytest
-
 from consumer.edges.postgres.store import IDLE_LIMIT_S
 from consumer.failpoints import Point
 from tests.faults.conftest import LEASE_S
@@ -19,7 +17,6 @@ IDLE_STOP_S = 2.0
 RELAY_LOCK_S = 40.0
 
 
-@pytest.mark.ci_fault
 async def test_sigterm_under_load(stage: Stage) -> None:
     """What is under way is finished, the rest given back; no call is made twice."""
     stage.stand_ins.judge_delay_s = 0.3
@@ -35,7 +32,6 @@ async def test_sigterm_under_load(stage: Stage) -> None:
     assert seen.repeats == 0
 
 
-@pytest.mark.ci_fault
 async def test_sigterm_with_an_idle_judge_is_quick(stage: Stage) -> None:
     async with stage.consumer():  # the other one stays: the group has to do without a member
         leaving = stage.process()
@@ -48,7 +44,6 @@ async def test_sigterm_with_an_idle_judge_is_quick(stage: Stage) -> None:
     assert took_s <= IDLE_STOP_S
 
 
-@pytest.mark.ci_fault
 async def test_frozen_with_a_verdict_in_hand(stage: Stage) -> None:
     """Past its lease another one scores the request; what the frozen one brings is refused."""
     frozen = stage.process(worker_slots=1, failpoints=f"{Point.AFTER_VERDICT}:freeze@1")

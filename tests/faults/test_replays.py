@@ -16,7 +16,6 @@ from tests.support.stage import Stage
 REQUESTS = 20
 
 
-@pytest.mark.ci_fault
 async def test_the_same_event_twice_and_in_another_order(stage: Stage) -> None:
     """Under one request id, wherever it arrives, it is one request with one answer."""
     chance = random.Random(7)
@@ -71,7 +70,6 @@ async def _go_on(stage: Stage, offsets: Mapping[int, int]) -> None:
         await consumer.stop()
 
 
-@pytest.mark.ci_fault
 async def test_redriven_twice(stage: Stage) -> None:
     """What a former version refused is sent back by two people at once: it gets one answer."""
     (session_id,) = add_sessions(stage, 1)
@@ -106,7 +104,6 @@ async def _refused_by_a_former_version(stage: Stage, value: bytes) -> None:
     await _go_on(stage, {0: sent.offset + 1})
 
 
-@pytest.mark.ci_fault
 async def test_redriven_again_and_again_in_vain(stage: Stage) -> None:
     """What is still invalid comes back each time, counted, and disturbs nobody."""
     async with stage.consumer():

@@ -62,7 +62,6 @@ async def test_half_open_connection_to_the_broker(arena: Arena, silent_s: float)
     assert len(seen.scores) == 60
 
 
-@pytest.mark.ci_fault
 async def test_connections_to_the_broker_are_reset_again_and_again(arena: Arena) -> None:
     stage = arena.stage
     async with stage.consumer():
@@ -121,7 +120,6 @@ async def test_nothing_is_acknowledged_while_postgres_is_down(arena: Arena) -> N
     assert stage.stand_ins.judge_calls.total() == 60
 
 
-@pytest.mark.ci_fault
 async def test_ambiguous_commit_of_an_outcome(arena: Arena) -> None:
     """The server commits, its answer is lost: the same outcome is not stored twice."""
     stage = arena.stage
@@ -138,7 +136,6 @@ async def test_ambiguous_commit_of_an_outcome(arena: Arena) -> None:
     assert stage.stand_ins.judge_calls.total() == 4
 
 
-@pytest.mark.ci_fault
 async def test_ambiguous_commits_everywhere(arena: Arena) -> None:
     """Now and then a COMMIT goes unanswered, be it intake's, the worker's or the relay's."""
     stage = arena.stage
