@@ -284,12 +284,12 @@ INSERT INTO scoring_criteria_definitions (criteria_hash, criteria_content)
 VALUES ($1, $2) ON CONFLICT DO NOTHING;
 
 -- name: register_profile
--- Keeps a profile version, once; answers whether the stored one is the same. The update changes
--- nothing: it waits for, and sees, what another replica has stored at the same time.
+-- Keeps a profile version, once; answers what is stored. The update changes nothing: it waits for,
+-- and sees, what another replica has stored at the same time.
 INSERT INTO judge_profiles AS kept (profile_id, version, content, created_by)
 VALUES ($1, $2, $3, $4)
 ON CONFLICT (profile_id, version) DO UPDATE SET content = kept.content
-RETURNING kept.content = $3;
+RETURNING kept.content;
 
 -- name: prune_requests
 -- Deletes up to $2 requests that were finished before $1 days ago; scores are kept.

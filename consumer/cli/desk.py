@@ -167,7 +167,7 @@ def profiles_show(profile: Annotated[str, typer.Argument(help="Id or file.")]) -
 
     Example: `score-consumer profiles show alert-investigation`
     """
-    tell(_one_profile(profile).model_dump(mode="json"), True)
+    tell(_one_profile(profile).body(), True)
 
 
 @profiles_app.command("check")

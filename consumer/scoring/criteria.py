@@ -11,7 +11,7 @@ import rfc8785
 from consumer.scoring.profile import Profile
 from consumer.scoring.verdict import SCHEMA_VERSION, output_schema
 
-# Raised whenever a formula changes: the same profile then gives other scores.
+# Raised whenever a formula or a default of a profile changes: the same one then scores otherwise.
 SCORING_VERSION = 1
 
 
@@ -40,7 +40,7 @@ def criteria(profile: Profile, judge: JudgeSettings | None) -> Criteria:
     """The criteria of scoring by this profile with this judge (none: rules only)."""
     content: dict[str, Any] = {
         "scoring_version": SCORING_VERSION,
-        "profile": profile.model_dump(mode="json"),
+        "profile": profile.body(),
     }
     if judge is not None:
         content["judge"] = {

@@ -132,7 +132,7 @@ class Criterion(_Strict):
             raise ValueError("params: belong to each of the scorers")
         if sum(use.by_judge for use in self.uses) > 1:
             raise ValueError("scorers: the judge is asked once")
-        if not self.by_judge and "max_points" in self.model_fields_set:
+        if not self.by_judge and self.max_points != DEFAULT_JUDGE_POINTS:
             raise ValueError("max_points is for criteria of the judge only")
         return self
 
@@ -298,6 +298,12 @@ class Profile(_Strict):
                 f"disqualifiers: method {self.method} asks no judge; {PATTERN_PREFIX} is allowed"
             )
         return self
+
+    def body(self) -> dict[str, Any]:
+        """The profile as JSON, without what is at its default: a setting that a later version of
+        the product adds changes neither what is stored nor the criteria hash.
+        """
+        return self.model_dump(mode="json", exclude_defaults=True)
 
     @property
     def needs_judge(self) -> bool:

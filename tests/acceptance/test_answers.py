@@ -64,7 +64,7 @@ async def test_every_error_code_is_reached(stage: Stage) -> None:
     stand_ins = stage.stand_ins
     for session in ("s-garbage", "s-down", "s-other-profile", "s-moving"):
         stand_ins.add(session, "good")
-    for session in ("j-down", "j-prose", "j-refused", "j-overflow", "j-badkey", "j-badrequest"):
+    for session in ("j-prose", "j-refused", "j-overflow", "j-badkey", "j-badrequest"):
         stand_ins.add(session, "good")
     stand_ins.add("s-running", "good", status="in_progress")
     stand_ins.add("s-failed", "good", status="failed")
@@ -72,7 +72,6 @@ async def test_every_error_code_is_reached(stage: Stage) -> None:
     stand_ins.history_faults.forever["s-garbage"] = answer(200, "<html>not json")
     stand_ins.history_faults.forever["s-down"] = answer(503)
     stand_ins.history_faults.forever["s-moving"] = answer(302)
-    stand_ins.judge_faults.forever["j-down"] = answer(500)
     stand_ins.judge_faults.forever["j-prose"] = completion("I would say 80 out of 100.")
     stand_ins.judge_faults.forever["j-refused"] = completion(None, refusal="I can't help with that")
     stand_ins.judge_faults.forever["j-overflow"] = answer(
@@ -91,7 +90,6 @@ async def test_every_error_code_is_reached(stage: Stage) -> None:
         "s-incomplete": (ErrorCode.HISTORY_INVALID, "failed"),
         "s-down": (ErrorCode.HISTORY_UNAVAILABLE, "failed"),
         "s-other-profile": (ErrorCode.NO_MATCHING_PROFILE, "skipped"),
-        "j-down": (ErrorCode.JUDGE_UNAVAILABLE, "failed"),
         "j-badkey": (ErrorCode.JUDGE_UNAVAILABLE, "failed"),
         "j-prose": (ErrorCode.JUDGE_INVALID_OUTPUT, "failed"),
         "j-refused": (ErrorCode.JUDGE_REFUSED, "failed"),

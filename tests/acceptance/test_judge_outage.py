@@ -33,8 +33,9 @@ async def test_an_outage_fails_nothing_and_ends_without_a_hand(
         await asyncio.sleep(2.5 * OPEN_S)
         probes = calls_of(stage) - calls
         assert 1 <= probes <= (monotonic() - started) / OPEN_S + 1
-        # Each probe fetches its session; the others were looked at once more at most.
-        assert history_of(stage, judged) - fetches <= len(judged) + probes
+        # Each probe fetches its session, the next one may just have; the others were looked at
+        # once more at most.
+        assert history_of(stage, judged) - fetches <= len(judged) + probes + 1
         assert stage.events[stage.topics.failed] == [], "long after every deadline"
         seen = await figures(consumer)
         assert seen["scoring_judge_breaker_opened_total", (JUDGE,)] >= probes

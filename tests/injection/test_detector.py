@@ -249,3 +249,9 @@ def test_every_part_of_a_large_session_is_looked_at() -> None:
     quiet = [message("all is well. " * 8_000) for _ in range(6)]
     run = session(*quiet, message(ORDER), *quiet)
     assert [flag.step for flag in flags(run)] == [7]
+
+
+def test_groups_end_with_the_last_part_or_after_it() -> None:
+    long = "all is well. " * 20_000
+    for last in (ORDER, f"{long}\n{ORDER}"):
+        assert [flag.part for flag in flags(planted("final_analysis", last))] == ["final_analysis"]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP, SIGTERM, Signals
+from typing import cast
 
 from consumer.demo.world import ConsumerProcess
+from tests.support.forked import Forked, Streams
 
 
 class Replica(ConsumerProcess):
@@ -56,3 +59,13 @@ class Replica(ConsumerProcess):
     def _signal(self, sign: Signals) -> None:
         assert self.pid, "the process does not run"
         os.kill(self.pid, sign)
+
+
+class ForkedReplica(Replica):
+    """The same without the second that importing the product takes; see `forked`."""
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        command = ["run", *(["--roles", self._roles] if self._roles else [])]
+        streams = Streams(stdout=self.log, stderr=self.log)
+        forked = Forked(command, self._environment, streams, cwd=self.data_dir)
+        return cast("subprocess.Popen[bytes]", forked)

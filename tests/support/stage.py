@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -19,7 +17,8 @@ from uuid import UUID, uuid4
 import asyncpg
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 
-from tests.support.replica import Replica
+from tests.support.forked import run_command
+from tests.support.replica import ForkedReplica, Replica
 from tests.support.servers import KafkaServer
 from tests.support.stand_ins import StandIns
 from tests.support.topics import Topics
@@ -95,7 +94,9 @@ class Stage:
     def process(self, *, roles: str = "", **changes: object) -> Replica:
         """`score-consumer run`, not started yet."""
         folder = self.folder / f"consumer-{uuid4().hex[:8]}"
-        return Replica(folder, self.environment(**changes), roles=roles)
+        # Other code has to be imported by itself.
+        kind = Replica if "pythonpath" in changes else ForkedReplica
+        return kind(folder, self.environment(**changes), roles=roles)
 
     async def send(self, *requests: dict[str, Any] | bytes | None, **record: Any) -> None:
         """Puts records on score.requested as they are: dicts as JSON, bytes and None untouched."""
@@ -168,19 +169,8 @@ class Stage:
 
     async def cli(self, *arguments: str, stdin: str = "", **changes: object) -> CliResult:
         """Runs `score-consumer` with these arguments."""
-        environment = {**os.environ, **self.environment(**changes)}
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "consumer.cli",
-            *arguments,
-            env=environment,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate(stdin.encode())
-        return CliResult(process.returncode or 0, out.decode(), err.decode())
+        done = await run_command(arguments, self.environment(**changes), stdin=stdin)
+        return CliResult(*done)
 
     async def follow(self) -> None:
         """Reads all topics that the consumer sends to, until cancelled."""

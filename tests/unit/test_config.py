@@ -18,7 +18,7 @@ from consumer.config import (
 )
 from consumer.errors import ConfigError
 from consumer.resources import resource
-from consumer.scoring.profile import Seat
+from consumer.scoring.profile import Seat, parse_profile
 from tests.unit.builders import TEMPLATE, judged, profile, raw_profile, ruled
 
 PROVIDER = {"type": "openai", "base_url": "https://llm.example/v1", "model": "small"}
@@ -80,6 +80,13 @@ def test_the_shipped_files_load_without_any_variable() -> None:
     assert (config.enabled, config.judges, dict(config.labels)) == (True, (), {})
     assert {"alert-investigation", "efficiency-simple"} <= {p.id for p in config.profiles}
     assert "judge_prompt" in config.prompts
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["body", "every field"])
+def test_a_stored_profile_is_read_back_as_it_was(whole: bool) -> None:
+    for shipped in load(resource("config"), {}).profiles:
+        stored = shipped.model_dump(mode="json") if whole else shipped.body()
+        assert parse_profile(stored) == shipped
 
 
 def test_the_shipped_files_take_their_variables() -> None:

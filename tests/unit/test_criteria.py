@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import create_model
 
 from consumer.scoring import criteria as module
 from consumer.scoring.criteria import JudgeSettings, criteria
@@ -16,17 +17,13 @@ from tests.unit.builders import gated, judged, profile, raw_profile, ruled, rule
 
 JUDGE = JudgeSettings(seats=(("openai", "gpt-4o"),), prompt="Judge: é\n", temperature=0.0)
 
-# RFC 8785 by hand: keys sorted, no blanks, 1.0 and 40.0 as 1 and 40.
+# RFC 8785 by hand: keys sorted, no blanks, 1.0 as 1; what is at its default is left out.
 LEAN = (
-    '{"profile":{"criteria":[{"description":"","id":"tool_count","max_points":25,"name":"",'
-    '"params":{},"scorer":"tool_count","scorers":[],"weight":1}],"disqualifiers":[],"gates":[],'
-    '"id":"lean","judge":{"adaptive_within":null,"min_verified_quotes":0,"model":"",'
-    '"on_budget_exhausted":"fail","panel":[],"prompt":"judge_prompt","provider":"","samples":1},'
-    '"judge_anyway":false,"match_labels":["*"],"method":"heuristic","name":"",'
-    '"quality_risk_threshold":40,"scale":{"max":100,"min":0},"version":1},"scoring_version":1}'
+    '{"profile":{"criteria":[{"id":"tool_count","scorer":"tool_count","weight":1}],"id":"lean",'
+    '"match_labels":["*"],"method":"heuristic","version":1},"scoring_version":1}'
 )
-LEAN_HASH = "b9066ff076b02dadfcefa1bc0e32dc872118822da62e38a2fc3cf2f9c5ddee6d"
-REVIEW_HASH = "b9bb53507642aa6d4aacc4a7dae811abb83636c4fb268101d5e69967029332ed"
+LEAN_HASH = "b9f7c3939b4b2246b2e3a0927943f991adc99c2ed1ce58120b154b37bd189a30"
+REVIEW_HASH = "523c659bc5827d9af50c8691aef933004a25b5c8db1f336580fdf94df6cc52ce"
 
 
 def hash_of(chosen: Profile, judge: JudgeSettings | None = JUDGE) -> str:
@@ -57,7 +54,7 @@ def test_the_hash_is_the_same_in_another_process() -> None:
 
 def test_the_content_holds_all_that_can_change_a_score() -> None:
     found = criteria(profile(), JUDGE)
-    assert found.content["profile"] == json.loads(profile().model_dump_json())
+    assert found.content["profile"] == profile().body()
     judge = dict(found.content["judge"])
     schema = judge.pop("output_schema")
     assert list(schema["properties"]["criteria"]["properties"]) == ["logical_flow", "consistency"]
@@ -158,6 +155,12 @@ def test_another_version_of_the_formulas_is_another_hash(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "SCORING_VERSION", 2)
     assert hash_of(rules_profile(), None) != LEAN_HASH
     assert hash_of(profile()) != REVIEW_HASH
+
+
+def test_a_setting_that_a_later_version_adds_moves_no_hash() -> None:
+    later = create_model("Later", __base__=Profile, added=(str, "as before"))
+    assert hash_of(later.model_validate(raw_profile())) == REVIEW_HASH
+    assert hash_of(later.model_validate(raw_profile(added="otherwise"))) != REVIEW_HASH
 
 
 def test_with_and_without_a_judge_differ() -> None:

@@ -252,7 +252,7 @@ def test_max_points_from_1_to_100() -> None:
 
 
 def test_max_points_are_the_judge_s_matter() -> None:
-    (problem,) = criterion_problems(ruled(max_points=25), method="heuristic")
+    (problem,) = criterion_problems(ruled(max_points=24), method="heuristic")
     assert problem == "criteria.0: max_points is for criteria of the judge only"
 
 

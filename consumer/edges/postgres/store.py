@@ -23,7 +23,7 @@ from consumer.pipeline import Failed
 from consumer.ports import ClaimedRequest
 from consumer.resources import resource
 from consumer.scoring.criteria import Criteria
-from consumer.scoring.profile import Profile
+from consumer.scoring.profile import Profile, ProfileInvalid, parse_profile
 from consumer.scoring.score import Score
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -408,9 +408,13 @@ class Store:
 
     async def register_profile(self, profile: Profile, *, by: str) -> bool:
         """Keeps a profile version; False where another body is stored under the same version."""
-        content = profile.model_dump(mode="json")
-        found = await self._fetch("register_profile", profile.id, profile.version, content, by)
-        return bool(found and found[0][0])
+        (kept,) = await self._fetch(
+            "register_profile", profile.id, profile.version, profile.body(), by
+        )
+        try:
+            return parse_profile(kept["content"]) == profile
+        except ProfileInvalid:  # stored by a version that knew more
+            return False
 
     async def backlog(self, limit: int) -> Backlog:
         """How much waits and for how long."""
