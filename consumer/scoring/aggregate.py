@@ -6,8 +6,9 @@ computed again by hand. The rules are scored first: what they refuse is never pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Literal
 
@@ -80,7 +81,7 @@ class CriterionScore:
     id: str
     weight: float
     score: int | None
-    x: Exact | None = None
+    x: float | Fraction | None = None
     confidence: float = RULE_CONFIDENCE
     not_applicable: str | None = None
     places: tuple[Place, ...] = ()
@@ -206,7 +207,7 @@ def _line(
     """The mean of those of the criterion's scorers that apply."""
     results = findings.results.get(criterion.id, ())
     measured = [r for r in results if isinstance(r, Measured)]
-    shares = [(exact(r.score), RULE_CONFIDENCE) for r in measured]
+    shares: list[tuple[float | Fraction, float]] = [(r.score, RULE_CONFIDENCE) for r in measured]
     reasons = [r.reason for r in results if isinstance(r, NotApplicable)]
     if criterion.by_judge:
         if judge is not None:
@@ -221,7 +222,7 @@ def _line(
             score=None,
             not_applicable="; ".join(reasons),
         )
-    x = shares[0][0] if len(shares) == 1 else Fraction(sum(s for s, _ in shares)) / len(shares)
+    x = shares[0][0] if len(shares) == 1 else _mean([share for share, _ in shares])
     return CriterionScore(
         id=criterion.id,
         weight=criterion.weight,
@@ -232,10 +233,15 @@ def _line(
     )
 
 
+def _mean(shares: Sequence[float | Fraction]) -> Fraction:
+    return Fraction(sum(exact(share) for share in shares)) / len(shares)
+
+
 def on_scale(x: float | Fraction, scale: Scale) -> int:
     """round_half_up(min + x * (max - min)) for x in 0-1."""
     # Exact arithmetic: 0.285 * 100 is 28.499999999999996 in binary floating point.
-    return round_half_up(scale.min + exact(x) * (scale.max - scale.min))
+    share = Decimal(repr(x)) if isinstance(x, float) else x
+    return round_half_up(scale.min + share * (scale.max - scale.min))
 
 
 def _total(profile: Profile, lines: tuple[CriterionScore, ...], x: Exact | None) -> int:
@@ -259,7 +265,7 @@ def _ranking(profile: Profile, lines: tuple[CriterionScore, ...], *, refused: bo
     """The weighted mean of the unrounded shares, 0-1, of two-tier profiles; 0 where refused."""
     if profile.method != "two_tier":
         return None
-    applied = [(c.x, exact(c.weight)) for c in lines if c.x is not None]
+    applied = [(exact(c.x), exact(c.weight)) for c in lines if c.x is not None]
     if refused or not applied:
         return 0.0
     mean = sum(x * weight for x, weight in applied) / sum(weight for _, weight in applied)

@@ -141,12 +141,12 @@ class Criterion(_Strict):
         """The scorers whose mean this criterion is."""
         return self.scorers or (ScorerUse(scorer=self.scorer or "", params=self.params),)
 
-    @property
+    @cached_property
     def by_judge(self) -> bool:
         """Whether the judge has a say in it."""
         return any(use.by_judge for use in self.uses)
 
-    @property
+    @cached_property
     def by_rules(self) -> bool:
         """Whether a rule scorer has a say in it."""
         return any(not use.by_judge for use in self.uses)

@@ -118,15 +118,16 @@ def effectiveness(
     if total == 0:
         return 100
 
-    def ratio(count: int) -> Fraction:
-        return min(Fraction(count, total), Fraction(1))
+    def capped(count: int) -> int:
+        return min(count, total)
 
-    return round_half_up(
-        40 * ratio(ok)
-        + 30 * (1 - ratio(corrections))
-        + 20 * (1 - ratio(wasted_failed))
-        + 10 * (1 - ratio(repeated))
+    points = (
+        40 * capped(ok)
+        + 30 * (total - capped(corrections))
+        + 20 * (total - capped(wasted_failed))
+        + 10 * (total - capped(repeated))
     )
+    return round_half_up(Fraction(points, total))
 
 
 def _failed(call: ToolCall) -> FailedCall:
