@@ -114,7 +114,10 @@ async def world(*, judge_s: float) -> AsyncIterator[World]:
             request_deadline_seconds=600,
             completion_wait_seconds=60,
         )
-        replicas = [stage.process() for _ in range(REPLICAS)]
+        replicas = [
+            Replica(stage.folder / f"consumer-{number}", stage.environment())
+            for number in range(REPLICAS)
+        ]
         for replica in replicas:
             stack.push_async_callback(asyncio.to_thread, replica.stop)
         await asyncio.gather(*(asyncio.to_thread(replica.start) for replica in replicas))
