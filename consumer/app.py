@@ -8,14 +8,13 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from functools import partial
 
 import structlog
 import uvicorn
-from asyncpg import Pool
 
 from consumer import __version__, failpoints, metrics
-from consumer.api.health import Health, probes
+from consumer.api.health import Front, Health, probes
 from consumer.api.limits import BodyLimit
 from consumer.api.server import Server
 from consumer.brokers import kafka_security
@@ -36,16 +35,19 @@ from consumer.judges import open_judge, prices, refuse_unpriced, warn_unreachabl
 from consumer.loops import Backoff, Heartbeat, Signal
 from consumer.outgoing import Addresses
 from consumer.pipeline import Patience, Pipeline, criteria_of
+from consumer.profiles import ProfileBook
 from consumer.relay import Relay
+from consumer.serving import Serving, close_pool
 from consumer.settings import Settings
 from consumer.worker import Worker, WorkerSettings
 
 log = structlog.get_logger()
 
 FIGURES_EVERY_S = 1.0
-CLOSE_POOL_S = 5.0
 # A loop that waits for its server ticks at least every 15 s; a send may take 20 s.
 LOOP_SILENT_S = 120.0
+# What is still being answered when all else has stopped: an export, somebody who reads slowly.
+HTTP_GRACE_S = 3
 
 
 Loop = Callable[[asyncio.Event], Awaitable[None]]
@@ -99,13 +101,14 @@ async def run(settings: Settings, config: Config, roles: frozenset[Role]) -> Non
     log.info("starting", version=__version__, roles=sorted(roles), owner=settings.owner)
     security = kafka_security(settings)
     async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(_http_server(settings, health, lifecycle))
+        front = Front(probes(health), serves_api=Role.API in roles)
+        await stack.enter_async_context(_http_server(settings, front, lifecycle))
         known = prices(config)
         refuse_unpriced(config, known)
         stack.callback(asyncio.create_task(warn_unreachable(config)).cancel)
         if opened := await _open_store(settings, config, known, health, lifecycle, stack):
             parts = _Parts(settings, config, known, opened, health, lifecycle, stack, security)
-            await parts.run(roles)
+            await parts.run(roles, front)
     if lifecycle.failure is not None:
         raise lifecycle.failure
     log.info("stopped")
@@ -113,17 +116,18 @@ async def run(settings: Settings, config: Config, roles: frozenset[Role]) -> Non
 
 @contextlib.asynccontextmanager
 async def _http_server(
-    settings: Settings, health: Health, lifecycle: Lifecycle
+    settings: Settings, front: Front, lifecycle: Lifecycle
 ) -> AsyncIterator[None]:
-    """Serves probes and metrics from the first moment to the last."""
+    """Serves probes and metrics from the first moment to the last, and the API once it is there."""
     server = Server(
         uvicorn.Config(
-            BodyLimit(probes(health)),
+            BodyLimit(front),
             host=settings.http_host,
             port=settings.http_port,
             log_config=None,
             access_log=False,
             lifespan="off",
+            timeout_graceful_shutdown=HTTP_GRACE_S,
         )
     )
     closing = asyncio.Event()
@@ -151,6 +155,7 @@ class _Opened:
     store: Store
     spend: Spend
     judge: Judge
+    profiles: ProfileBook
 
 
 async def _open_store(
@@ -186,12 +191,13 @@ async def _connect(
 ) -> _Opened:
     dsn = settings.database_url.get_secret_value()
     pool = await open_pool(dsn, size=settings.database_pool_size)
-    stack.push_async_callback(_close_pool, pool)
+    stack.push_async_callback(close_pool, pool)
     addresses = Addresses(source=settings.event_source, topics=settings.topics)
     store = Store(pool, where=place(dsn), addresses=addresses)
     spend = Spend(pool, where=place(dsn))
     judge = await stack.enter_async_context(open_judge(config, known, spend=spend))
-    return _Opened(store=store, spend=spend, judge=judge)
+    profiles = ProfileBook(config.profiles, judge)
+    return _Opened(store=store, spend=spend, judge=judge, profiles=profiles)
 
 
 async def _prepare(opened: _Opened, config: Config) -> None:
@@ -215,13 +221,6 @@ async def _prepare(opened: _Opened, config: Config) -> None:
         raise ConfigError(problems)
 
 
-async def _close_pool(pool: Pool[Any]) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(CLOSE_POOL_S):
-            await pool.close()
-    pool.terminate()
-
-
 @dataclass(slots=True)
 class _Parts:
     """The loops of one process, and the signals between them."""
@@ -237,7 +236,7 @@ class _Parts:
     request_accepted: Signal = field(default_factory=Signal)
     event_stored: Signal = field(default_factory=Signal)
 
-    async def run(self, roles: frozenset[Role]) -> None:
+    async def run(self, roles: frozenset[Role], front: Front) -> None:
         """Runs the loops, and ends them in the order in which data flows: the relay comes last,
         to send what the others stored.
         """
@@ -251,6 +250,8 @@ class _Parts:
         relay_stop = asyncio.Event()
         last = [self._start("relay", self._relay().run, relay_stop)] if Role.RELAY in roles else []
         running = [self._start(name, loop, self.lifecycle.stop) for name, loop in first]
+        if Role.API in roles:
+            running.append(self._start("api", partial(self._serve, front), self.lifecycle.stop))
         await self.lifecycle.stop.wait()
         log.info("stopping", reason=str(self.lifecycle.failure or "signal"))
         self.health.not_ready("process", "stopping")
@@ -310,7 +311,7 @@ class _Parts:
             judge=self.opened.judge,
             prices=self.prices,
             scores=self.opened.store,
-            profiles=self.config.profiles,
+            profiles=self.opened.profiles,
             enabled=self.config.enabled,
             patience=Patience(
                 deadline_s=settings.request_deadline_seconds,
@@ -333,18 +334,38 @@ class _Parts:
         )
 
     def _relay(self) -> Relay:
-        producer = Producer(
-            self.settings.kafka_bootstrap_servers,
-            idempotent=self.settings.kafka_enable_idempotence,
-            options={"client_id": "score-consumer", **self.security.options},
-        )
-        self.stack.push_async_callback(producer.close)
         return Relay(
             store=self.opened.store,
-            producer=producer,
+            producer=self._producer("score-consumer"),
             wake=self.event_stored,
             heartbeat=self._heartbeat("relay"),
         )
+
+    def _producer(self, name: str) -> Producer:
+        producer = Producer(
+            self.settings.kafka_bootstrap_servers,
+            idempotent=self.settings.kafka_enable_idempotence,
+            options={"client_id": name, **self.security.options},
+        )
+        self.stack.push_async_callback(producer.close)
+        return producer
+
+    async def _serve(self, front: Front, stop: asyncio.Event) -> None:
+        """Serves the API until stopped."""
+        serving = Serving(
+            settings=self.settings,
+            store=self.opened.store,
+            profiles=self.opened.profiles,
+            producer=self._producer("score-consumer-api"),
+            stopping=stop,
+        )
+        self.health.not_ready("api", "not built yet")
+        backoff = Backoff("api", Heartbeat("api", limit_s=LOOP_SILENT_S), stop)
+        while front.api is None and not stop.is_set():
+            async with backoff.bear():
+                front.api = await serving.open(self.stack)
+        self.health.ready("api")
+        await stop.wait()
 
     def _figures(self, intake: Intake | None) -> Loop:
         """What waits, as metrics and for intake's high-water mark; and who is dead."""

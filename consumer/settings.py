@@ -97,6 +97,8 @@ class Settings(BaseSettings):
     # HTTP
     http_host: str = "0.0.0.0"  # probes and scrapers come from other hosts
     http_port: int = Field(default=8080, ge=0, le=65_535)
+    # The API's own connections, beside those of the loops.
+    api_database_pool_size: int = Field(default=6, ge=1, le=100)
 
     # Logs
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

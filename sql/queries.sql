@@ -406,3 +406,33 @@ DELETE FROM judge_reservations WHERE reservation_id IN (
 DELETE FROM judge_spend known
 WHERE day < (now() AT TIME ZONE 'UTC')::date - $1::integer AND NOT EXISTS (
     SELECT FROM judge_reservations r WHERE r.day = known.day AND r.provider = known.provider);
+
+-- name: request_by_id
+-- One request.
+SELECT * FROM score_requests WHERE request_id = $1;
+
+-- name: last_request
+-- A session's newest request.
+SELECT * FROM score_requests WHERE session_id = $1 ORDER BY received_at DESC LIMIT 1;
+
+-- name: shown_score
+-- One score with all that belongs to it, its newest override too.
+SELECT c.*, (SELECT to_jsonb(o) FROM score_overrides o WHERE o.score_id = c.score_id
+             ORDER BY seq DESC LIMIT 1) AS override
+FROM score_cards c WHERE score_id = $1;
+
+-- name: shown_current_score
+-- A session's current score by profile $2; by any, the newest, where that is null.
+SELECT c.*, (SELECT to_jsonb(o) FROM score_overrides o WHERE o.score_id = c.score_id
+             ORDER BY seq DESC LIMIT 1) AS override
+FROM score_cards c
+WHERE session_id = $1 AND is_current AND ($2::text IS NULL OR judge_profile_id = $2)
+ORDER BY scored_at DESC LIMIT 1;
+
+-- name: shown_scores
+-- A session's scores made before $2 (null: all), the newest first.
+SELECT c.*, (SELECT to_jsonb(o) FROM score_overrides o WHERE o.score_id = c.score_id
+             ORDER BY seq DESC LIMIT 1) AS override
+FROM score_cards c
+WHERE session_id = $1 AND ($2::timestamptz IS NULL OR scored_at < $2)
+ORDER BY scored_at DESC LIMIT $3;

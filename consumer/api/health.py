@@ -10,8 +10,10 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from consumer import metrics
+from consumer.api.problems import Problem, answer
 from consumer.loops import Heartbeat
 
 
@@ -36,8 +38,36 @@ class Health:
         return [heartbeat for heartbeat in self.heartbeats if not heartbeat.alive]
 
 
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+
+
+@dataclass(slots=True)
+class Front:
+    """Probes at any time; all other paths go to the API, once there is one. `serves_api`: there
+    will be.
+    """
+
+    probes: ASGIApp
+    serves_api: bool
+    api: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] in PROBES:
+            await self.probes(scope, receive, send)
+        elif self.api is not None:
+            await self.api(scope, receive, send)
+        else:
+            await answer(self._why_not)(scope, receive, send)
+
+    @property
+    def _why_not(self) -> Problem:
+        if self.serves_api:
+            return Problem(503, "starting", "the API waits for Postgres; see /readyz")
+        return Problem(404, "not_found", "this process serves no API: it has not the role api")
+
+
 def probes(health: Health) -> Starlette:
-    """The HTTP application. Bare Starlette: FastAPI would be a quarter of the start's time."""
+    """What tells how the process is. Bare Starlette: FastAPI would be a quarter of the start."""
 
     async def healthz(_: Request) -> Response:
         """Liveness: does every loop show signs of life?"""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from consumer.api import problems
 
 # What people and scripts send here are names, reasons and numbers. Sessions come from History.
 MAX_BODY_BYTES = 1024 * 1024
@@ -24,8 +25,8 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif _told_length(scope) > self._max_bytes:
-            answer = JSONResponse({"detail": self._told}, 413)
-            await answer(scope, receive, send)
+            problem = problems.Problem(413, "content_too_large", self._told)
+            await problems.answer(problem)(scope, receive, send)
         else:
             await self._app(scope, self._counted(receive), send)
 

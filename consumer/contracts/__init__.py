@@ -1,4 +1,5 @@
-"""What other teams read: JSON Schemas, examples and an AsyncAPI document, made from `events.py`.
+"""What other teams read: JSON Schemas, examples and an AsyncAPI document, made from `events.py`,
+and the OpenAPI document of the HTTP API.
 
 files            all of it, in memory
 write, drift     `schemas/` is made from it, and CI sees where they differ
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,14 @@ def files() -> dict[str, str]:
         for name, event in examples()
     }
     document = yaml.safe_dump(asyncapi(), sort_keys=False, width=100, allow_unicode=True)
-    return {**schemas, **shown, "asyncapi.yaml": _MADE_BY + document}
+    return {**schemas, **shown, "asyncapi.yaml": _MADE_BY + document, "openapi.json": _openapi()}
+
+
+@cache
+def _openapi() -> str:
+    from consumer.api.app import build  # noqa: PLC0415  FastAPI; the command line shall be quick
+
+    return _json(build(None).openapi())
 
 
 def write(folder: Path) -> None:

@@ -51,6 +51,7 @@ class Producer:
             **options,
         }
         self._producer: AIOKafkaProducer | None = None
+        self._starting = asyncio.Lock()
 
     async def send(
         self, rows: Sequence[OutboxRow], *, timeout_s: float
@@ -89,8 +90,12 @@ class Producer:
             raise TooLarge(f"{row.topic} does not take {row.size} bytes") from error
 
     async def _started(self) -> AIOKafkaProducer:
-        if self._producer is not None:
+        async with self._starting:  # who comes second gets the first one's
+            if self._producer is None:
+                self._producer = await self._start()
             return self._producer
+
+    async def _start(self) -> AIOKafkaProducer:
         producer = AIOKafkaProducer(**self._options)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
@@ -101,7 +106,6 @@ class Producer:
         except asyncio.CancelledError:
             await _stop(producer)
             raise
-        self._producer = producer
         return producer
 
     async def close(self) -> None:

@@ -55,6 +55,15 @@ class RateLimiter:
         """Waits until `amount` may pass, and takes it; nothing is taken where it is cancelled."""
         await self._turns.wait(partial(self._take, amount), partial(self.charge, -amount))
 
+    def try_acquire(self, amount: float = 1.0) -> float:
+        """Takes `amount` and answers 0, or takes nothing and answers how many seconds too early it
+        is. For limiters that nobody waits at: it looks at no queue.
+        """
+        wait_s = self._wait_s(amount)
+        if wait_s <= 0:
+            self.charge(amount)
+        return max(0.0, wait_s)
+
     def charge(self, amount: float) -> None:
         """Takes `amount` more, without waiting: an estimate was too low. May leave a debt."""
         self._full_at = max(self._full_at, self._clock()) + amount / self._rate
@@ -69,14 +78,17 @@ class RateLimiter:
         self._paused_until = max(self._paused_until, self._clock() + seconds)
 
     def _take(self, amount: float) -> bool:
-        cost_s = amount / self._rate
-        bearable_at = self._full_at - max(0.0, BURST_S - cost_s)
-        wait_s = max(bearable_at, self._paused_until) - self._clock()
-        if wait_s > 0:
+        if (wait_s := self._wait_s(amount)) > 0:
             self._serve_in(wait_s)
             return False
         self.charge(amount)
         return True
+
+    def _wait_s(self, amount: float) -> float:
+        """Seconds until `amount` may pass; 0 or less: now."""
+        cost_s = amount / self._rate
+        bearable_at = self._full_at - max(0.0, BURST_S - cost_s)
+        return max(bearable_at, self._paused_until) - self._clock()
 
     def _serve_in(self, seconds: float) -> None:
         if self._timer is not None:

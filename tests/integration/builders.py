@@ -32,7 +32,13 @@ ADDRESSES = Addresses(
     source="/tests",
     topics={
         name: name
-        for name in ("score.completed", "quality_risk", "score.failed", "score.requested")
+        for name in (
+            "score.completed",
+            "quality_risk",
+            "score.failed",
+            "score.overridden",
+            "score.requested",
+        )
     },
 )
 PROFILE = "alert-investigation"
@@ -76,6 +82,7 @@ def addresses_of(topics: Topics) -> Addresses:
             "score.completed": topics.completed,
             "quality_risk": topics.quality_risk,
             "score.failed": topics.failed,
+            "score.overridden": topics.overridden,
         },
     )
 
@@ -98,7 +105,13 @@ async def emptied(dsn: str) -> str:
         ALTER TABLE score_missing_tools DISABLE TRIGGER missing_tools_immutable;
         ALTER TABLE score_alternative_approaches DISABLE TRIGGER approaches_immutable;
         ALTER TABLE score_alternative_approach_steps DISABLE TRIGGER approach_steps_immutable;
+        ALTER TABLE score_overrides DISABLE TRIGGER overrides_immutable;
+        ALTER TABLE profile_activations DISABLE TRIGGER activations_immutable;
         DELETE FROM outbox;
+        DELETE FROM live_changes;
+        DELETE FROM score_batches;
+        DELETE FROM profile_activations;
+        DELETE FROM score_overrides;
         DELETE FROM score_requests;
         DELETE FROM score_alternative_approach_steps;
         DELETE FROM score_alternative_approaches;
@@ -111,6 +124,8 @@ async def emptied(dsn: str) -> str:
         ALTER TABLE score_missing_tools ENABLE TRIGGER missing_tools_immutable;
         ALTER TABLE score_alternative_approaches ENABLE TRIGGER approaches_immutable;
         ALTER TABLE score_alternative_approach_steps ENABLE TRIGGER approach_steps_immutable;
+        ALTER TABLE score_overrides ENABLE TRIGGER overrides_immutable;
+        ALTER TABLE profile_activations ENABLE TRIGGER activations_immutable;
         """,
     )
     return dsn

@@ -1,0 +1,83 @@
+"""What the API needs from the outside. The composition root puts it together, routes take it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any, Protocol
+from uuid import UUID
+
+from fastapi import Depends, Request
+
+from consumer.events import ScoreRequested
+from consumer.scoring.profile import Profile
+
+Row = Mapping[str, Any]
+
+
+class Answers(Protocol):
+    """Requests and the scores that answer them, as they are stored. Raises NotReachable."""
+
+    async def request(self, request_id: UUID) -> Row | None:
+        """One request."""
+
+    async def last_request(self, session_id: str) -> Row | None:
+        """The session's newest request."""
+
+    async def score(self, score_id: UUID) -> Row | None:
+        """One score, in full."""
+
+    async def current_score(self, session_id: str, profile_id: str | None) -> Row | None:
+        """The session's current score by this profile; without one the newest by any."""
+
+    async def scores(
+        self, session_id: str, *, before: datetime | None, limit: int
+    ) -> Sequence[Row]:
+        """The session's scores, current and former, the newest first."""
+
+    async def cancel(self, request_id: UUID, *, by: str) -> bool:
+        """Ends an unfinished request with its score.failed; False where there is none."""
+
+
+class Criteria(Protocol):
+    """The profiles in use, and what scores by them are made by now."""
+
+    def by_id(self, profile_id: str) -> Profile | None:
+        """The profile of this id."""
+
+    def for_label(self, label: str) -> Profile | None:
+        """The profile that sessions with this label are scored by."""
+
+    def hash_of(self, profile_id: str) -> str | None:
+        """The criteria hash that a new score by this profile would have."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Every profile's id."""
+
+
+class Asking(Protocol):
+    """The way to intake."""
+
+    async def publish(self, requests: Sequence[ScoreRequested]) -> None:
+        """Returns once Kafka has acknowledged all of them. Raises NotReachable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """All of them. `stopping` is set when the process ends: nothing waits longer then."""
+
+    answers: Answers
+    criteria: Criteria
+    asking: Asking
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+async def _ports(request: Request) -> Ports:
+    ports: Ports = request.app.state.ports
+    return ports
+
+
+Wired = Annotated[Ports, Depends(_ports)]

@@ -1,0 +1,33 @@
+"""Kinds of parameters, each with what is allowed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query
+from pydantic import Field, StringConstraints
+
+from consumer.events import SESSION_ID_PATTERN
+
+SessionPath = Annotated[
+    str, Path(pattern=SESSION_ID_PATTERN, description="The session in the History Service.")
+]
+ProfileId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+ProfilePath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Limit = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
+Wait = Annotated[
+    float,
+    Query(
+        ge=0, le=60, allow_inf_nan=False, description="Seconds to wait for the answer, if need be."
+    ),
+]
+# What people write; it may span lines.
+Reason = Annotated[
+    str,
+    StringConstraints(
+        strip_whitespace=True,
+        min_length=1,
+        max_length=4000,
+        pattern=r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$",
+    ),
+]

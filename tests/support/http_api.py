@@ -1,0 +1,65 @@
+"""The HTTP API in this process, put together as in `score-consumer run`, without its loops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from pydantic import SecretStr
+from starlette.types import ASGIApp
+
+from consumer import config
+from consumer.api.limits import BodyLimit
+from consumer.edges.kafka import Producer
+from consumer.edges.postgres.store import Store
+from consumer.judge.panel import Judge
+from consumer.profiles import ProfileBook
+from consumer.resources import resource
+from consumer.serving import Serving
+from consumer.settings import Settings
+from tests.integration.builders import addresses_of, opened_store
+from tests.support.servers import KafkaServer
+from tests.support.topics import Topics
+from tests.unit.judges import FakePrices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """The API, somebody who calls it, and the store that the loops would write to."""
+
+    app: ASGIApp
+    http: httpx.AsyncClient
+    store: Store
+    profiles: ProfileBook
+    stopping: asyncio.Event
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    database: str, kafka: KafkaServer, topics: Topics, **settings: Any
+) -> AsyncIterator[Api]:
+    """The API over this database and these topics; profiles are the shipped ones, judges none."""
+    shipped = config.load(resource("config"), {})
+    profiles = ProfileBook(shipped.profiles, Judge(members={}, prompts={}, prices=FakePrices()))
+    producer = Producer(kafka.bootstrap, idempotent=kafka.idempotent, options={})
+    chosen = Settings(
+        database_url=SecretStr(database), topic_score_requested=topics.requested, **settings
+    )
+    stopping = asyncio.Event()
+    async with contextlib.AsyncExitStack() as stack:
+        store = await stack.enter_async_context(
+            opened_store(database, addresses=addresses_of(topics))
+        )
+        stack.push_async_callback(producer.close)
+        parts = Serving(
+            settings=chosen, store=store, profiles=profiles, producer=producer, stopping=stopping
+        )
+        app = BodyLimit(await parts.open(stack))
+        transport = httpx.ASGITransport(app)
+        http = httpx.AsyncClient(transport=transport, base_url="http://api/api/v1/scoring")
+        await stack.enter_async_context(http)
+        yield Api(app=app, http=http, store=store, profiles=profiles, stopping=stopping)
