@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -37,7 +37,7 @@ from consumer.outgoing import Addresses
 from consumer.pipeline import Patience, Pipeline, criteria_of
 from consumer.profiles import ProfileBook
 from consumer.relay import Relay
-from consumer.serving import Serving, close_pool
+from consumer.serving import Loop, Served, Serving, close_pool
 from consumer.settings import Settings
 from consumer.worker import Worker, WorkerSettings
 
@@ -48,9 +48,6 @@ FIGURES_EVERY_S = 1.0
 LOOP_SILENT_S = 120.0
 # What is still being answered when all else has stopped: an export, somebody who reads slowly.
 HTTP_GRACE_S = 3
-
-
-Loop = Callable[[asyncio.Event], Awaitable[None]]
 
 
 class Role(StrEnum):
@@ -361,11 +358,14 @@ class _Parts:
         )
         self.health.not_ready("api", "not built yet")
         backoff = Backoff("api", Heartbeat("api", limit_s=LOOP_SILENT_S), stop)
-        while front.api is None and not stop.is_set():
+        served: Served | None = None
+        while served is None and not stop.is_set():
             async with backoff.bear():
-                front.api = await serving.open(self.stack)
-        self.health.ready("api")
-        await stop.wait()
+                served = await serving.open(self.stack)
+        if served is not None:
+            front.api = served.app
+            self.health.ready("api")
+            await asyncio.gather(*(loop(stop) for loop in served.loops))
 
     def _figures(self, intake: Intake | None) -> Loop:
         """What waits, as metrics and for intake's high-water mark; and who is dead."""

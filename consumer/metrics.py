@@ -171,6 +171,24 @@ EVENTS_REFUSED = Gauge(
     "Events in the outbox that Kafka refuses as too large; they are tried again now and then.",
 )
 
+# From a lookup by key to a report over a million scores.
+HTTP_BUCKETS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2.5, 10, 60)
+HTTP_REQUESTS = Counter(
+    "scoring_http_requests_total",
+    "Calls of the API, by the template of the route, method and status.",
+    ["route", "method", "status"],
+)
+HTTP_SECONDS = Histogram(
+    "scoring_http_request_seconds",
+    "Until the API's answer began; those that wait for a score included.",
+    ["route", "method"],
+    buckets=HTTP_BUCKETS,
+)
+
+HTTP_LISTENERS = Gauge(
+    "scoring_http_listeners", "Clients that follow this process' live events now."
+)
+
 LOOP_AGE_SECONDS = Gauge(
     "scoring_loop_age_seconds", "Seconds since a loop last showed that it is alive.", ["loop"]
 )

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from consumer.events import (
     DLQ_TYPE,
-    Event,
     FailedState,
     GateOutcome,
     GateResult,
@@ -21,6 +20,7 @@ from consumer.events import (
     ScoreCompleted,
     ScoredSession,
     ScoreFailed,
+    ScoreOverridden,
     event_id,
     failed_state,
     headers,
@@ -102,7 +102,7 @@ def completed(addresses: Addresses, asked: Asked, score: Score, *, reused: bool)
         scored_at=stored_time(score),
         duration_ms=score.duration_ms,
     )
-    return _row(addresses, event, asked, stored_time(score))
+    return _answer(addresses, event, asked, stored_time(score))
 
 
 def quality_risk(addresses: Addresses, asked: Asked, score: Score) -> OutboxRow | None:
@@ -123,7 +123,7 @@ def quality_risk(addresses: Addresses, asked: Asked, score: Score) -> OutboxRow 
         criteria_hash=score.criteria_hash,
         scored_at=stored_time(score),
     )
-    return _row(addresses, event, asked, stored_time(score))
+    return _answer(addresses, event, asked, stored_time(score))
 
 
 def failed(addresses: Addresses, asked: Asked, outcome: Failed, at: datetime) -> OutboxRow:
@@ -138,7 +138,12 @@ def failed(addresses: Addresses, asked: Asked, outcome: Failed, at: datetime) ->
         failed_at=at,
         triggered_by=asked.triggered_by,
     )
-    return _row(addresses, event, asked, at)
+    return _answer(addresses, event, asked, at)
+
+
+def overridden(addresses: Addresses, event: ScoreOverridden, override_id: UUID) -> OutboxRow:
+    """score.overridden for this override."""
+    return _row(addresses, event, about=override_id, time=event.overridden_at, trace={})
 
 
 def stored_time(score: Score) -> datetime:
@@ -199,15 +204,29 @@ def _sent(value: str | dict[str, str]) -> bytes:
     return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"])
 
 
-def _row(addresses: Addresses, event: Event, asked: Asked, time: datetime) -> OutboxRow:
-    ce_id = event_id(asked.request_id, event.type)
-    all_headers = headers(
-        event, ce_id=ce_id, time=time, source=addresses.source, trace=dict(asked.trace)
-    )
+def _answer(
+    addresses: Addresses,
+    event: ScoreCompleted | QualityRisk | ScoreFailed,
+    asked: Asked,
+    time: datetime,
+) -> OutboxRow:
+    return _row(addresses, event, about=asked.request_id, time=time, trace=dict(asked.trace))
+
+
+def _row(
+    addresses: Addresses,
+    event: ScoreCompleted | QualityRisk | ScoreFailed | ScoreOverridden,
+    *,
+    about: UUID,
+    time: datetime,
+    trace: dict[str, str],
+) -> OutboxRow:
+    ce_id = event_id(about, event.type)
+    all_headers = headers(event, ce_id=ce_id, time=time, source=addresses.source, trace=trace)
     return OutboxRow(
         event_id=ce_id,
         topic=addresses.topics[event.type],
-        key=asked.session_id.encode(),
+        key=event.session_id.encode(),
         type=event.type,
         payload=event.model_dump_json().encode(),
         headers=[[name, value] for name, value in all_headers.items()],

@@ -1,11 +1,14 @@
-"""What the pipeline needs from the outside, as small protocols. The edges implement them."""
+"""What the pipeline and the live events need from the outside, as small protocols. The edges
+implement them.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 from uuid import UUID
 
 from consumer.scoring.score import Score
@@ -136,3 +139,50 @@ class Scores(Protocol):
 
         Raises LeaseLost, or AlreadyBeingScored where another request is at it.
         """
+
+
+_ID = re.compile(r"(\d{1,20})-(\d{1,19})-(\d{1,9})")
+_MOST = (2**64 - 1, 2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cursor:
+    """A place in the order of changes: transaction, number of the statement, place in it."""
+
+    xid: int
+    seq: int
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.xid}-{self.seq}-{self.n}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """An id as listeners have it. Raises ValueError."""
+        found = _ID.fullmatch(text)
+        place = tuple(map(int, found.groups())) if found else (0, 0, 0)
+        if found is None or place[0] > _MOST[0] or place[1] > _MOST[1]:
+            raise ValueError("an event's id is three numbers joined by -")
+        return cls(*place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Something that happened, as it is sent."""
+
+    at: Cursor
+    session_id: str
+    text: str
+
+
+class Changes(Protocol):
+    """Where changes are kept, for an hour. Raises NotReachable."""
+
+    async def now(self) -> Cursor:
+        """A place behind all that can be read by now."""
+
+    async def missed(self, after: Cursor) -> bool:
+        """Whether something after this place is no longer kept, or the place is not of here."""
+
+    async def after(self, place: Cursor, limit: int) -> Sequence[Change]:
+        """The next changes: those of up to `limit` statements."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from asyncpg import Pool
-from starlette.types import ASGIApp
 
 from consumer import requesting
 from consumer.edges.kafka import Producer
@@ -20,7 +19,11 @@ from consumer.profiles import ProfileBook
 from consumer.settings import Settings
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from consumer.api.ports import Ports
+
+Loop = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 CLOSE_POOL_S = 5.0
 
@@ -50,7 +53,7 @@ class Serving:
     producer: Producer
     stopping: asyncio.Event
 
-    async def open(self, stack: contextlib.AsyncExitStack) -> ASGIApp:
+    async def open(self, stack: contextlib.AsyncExitStack) -> Served:
         """The API, over a pool of its own: who asks much over HTTP takes nothing from the loops."""
         dsn = self.settings.database_url.get_secret_value()
         pool = await open_pool(dsn, size=self.settings.api_database_pool_size)
@@ -58,25 +61,43 @@ class Serving:
         # In a thread: the loops go on meanwhile.
         return await asyncio.to_thread(self._build, pool, place(dsn))
 
-    def _build(self, pool: Pool[Any], where: str) -> ASGIApp:
+    def _build(self, pool: Pool[Any], where: str) -> Served:
+        from consumer.api.access import Gate  # noqa: PLC0415
         from consumer.api.app import build  # noqa: PLC0415
 
-        return build(self._ports(pool, where))
+        ports = self._ports(pool, where)
+        settings = self.settings
+        gate = Gate(tokens=settings.tokens, writes_per_minute=settings.api_writes_per_minute)
+        app = build(ports, gate=gate, origins=settings.cors_origins)
+        return Served(app=app, loops=[ports.feed.run])
 
     def _ports(self, pool: Pool[Any], where: str) -> Ports:
+        from consumer.api.feed import Feed  # noqa: PLC0415
         from consumer.api.ports import Ports  # noqa: PLC0415
         from consumer.edges.postgres.answers import StoredAnswers  # noqa: PLC0415
+        from consumer.edges.postgres.live import StoredChanges  # noqa: PLC0415
+        from consumer.edges.postgres.overrides import StoredOverrides  # noqa: PLC0415
 
         return Ports(
             answers=StoredAnswers(pool, where=where, store=self.store),
+            overrides=StoredOverrides(pool, where=where, store=self.store),
             criteria=self.profiles,
             asking=KafkaAsking(
                 producer=self.producer,
                 topic=self.settings.topic_score_requested,
                 source=f"{self.settings.event_source}/api",
             ),
+            feed=Feed(StoredChanges(pool, where=where)),
             stopping=self.stopping,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """The API, and the loops that it needs beside it."""
+
+    app: FastAPI
+    loops: Sequence[Loop]
 
 
 async def close_pool(pool: Pool[Any]) -> None:

@@ -13,6 +13,7 @@ from pydantic import Field, FilePath, SecretStr, ValidationError, ValidationInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from consumer import environment, failpoints
+from consumer.api.tokens import Token, parse_tokens
 from consumer.errors import ConfigError
 from consumer.resources import resource
 
@@ -99,6 +100,15 @@ class Settings(BaseSettings):
     http_port: int = Field(default=8080, ge=0, le=65_535)
     # The API's own connections, beside those of the loops.
     api_database_pool_size: int = Field(default=6, ge=1, le=100)
+    # Who may call the API: NAME:SCOPES:SHA256 each, see consumer/api/tokens.py. None: everyone may
+    # do everything, and access is the matter of a proxy in front.
+    api_tokens: SecretStr | None = None
+    # Pages that may call the API from a browser: origins, separated by commas; * is any.
+    api_cors_origins: str = Field(
+        default="", pattern=r"^(\*|https?://[^\s,/]+(,https?://[^\s,/]+)*)?$"
+    )
+    # Of each caller, for whatever is not just reading; more is answered 429.
+    api_writes_per_minute: float = Field(default=600, gt=0, le=1_000_000)
 
     # Logs
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
@@ -127,6 +137,23 @@ class Settings(BaseSettings):
                 "and the password percent-encoded"
             )
         return url
+
+    @field_validator("api_tokens")
+    @classmethod
+    def _are_tokens(cls, text: SecretStr | None) -> SecretStr | None:
+        if text is not None:
+            parse_tokens(text.get_secret_value())
+        return text
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        """Who may call the API; none: everyone."""
+        return parse_tokens(self.api_tokens.get_secret_value()) if self.api_tokens else ()
+
+    @property
+    def cors_origins(self) -> tuple[str, ...]:
+        """Pages that may call the API from a browser."""
+        return tuple(filter(None, self.api_cors_origins.split(",")))
 
     @property
     def owner(self) -> str:

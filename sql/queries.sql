@@ -436,3 +436,61 @@ SELECT c.*, (SELECT to_jsonb(o) FROM score_overrides o WHERE o.score_id = c.scor
 FROM score_cards c
 WHERE session_id = $1 AND ($2::timestamptz IS NULL OR scored_at < $2)
 ORDER BY scored_at DESC LIMIT $3;
+
+-- name: insert_override
+-- A human's score beside the judge's; no row where there is no such score.
+WITH judged AS (SELECT score_id, session_id, total_score FROM session_scores WHERE score_id = $2),
+made AS (
+    INSERT INTO score_overrides (override_id, score_id, override_score, annotator, reason)
+    SELECT $1, score_id, $3, $4, $5 FROM judged
+    RETURNING *
+)
+SELECT made.*, judged.session_id, judged.total_score FROM made JOIN judged USING (score_id);
+
+-- name: overrides
+-- A score's overrides, the newest first.
+SELECT override_id, override_score, annotator, reason, created_at FROM score_overrides
+WHERE score_id = $1 ORDER BY seq DESC LIMIT 1000;
+
+-- name: live_now
+-- A place behind all changes that can be read by now: what is below the oldest transaction under way.
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin;
+
+-- name: live_missed
+-- Whether something after place ($1, $2) is deleted, or the place is of another database's future.
+SELECT ($1::text::xid8, $2::bigint) < (oldest.xid, oldest.seq)
+    OR $1::text::xid8 >= pg_snapshot_xmax(pg_current_snapshot())
+FROM (SELECT xid, seq FROM live_changes ORDER BY xid, seq LIMIT 1) oldest;
+
+-- name: live_page
+-- What happened after place ($1, $2, $3), in up to $4 statements: only what is older than every
+-- transaction under way, so that nothing can come before it any more.
+WITH page AS (
+    SELECT * FROM live_changes
+    WHERE (xid, seq) >= ($1::text::xid8, $2::bigint) AND xid < pg_snapshot_xmin(pg_current_snapshot())
+        -- a place within the last statement of a page must not be all that the next page holds
+    ORDER BY xid, seq LIMIT $4 + 1
+)
+SELECT page.xid::text AS xid, page.seq, one.n, page.kind, page.at, page.state, one.id,
+    coalesce(r.session_id, judged.session_id) AS session_id, r.profile_id, r.triggered_by, r.attempt,
+    CASE WHEN r.state = page.state THEN r.error_code END AS error_code,
+    CASE WHEN r.state = page.state THEN r.error_message END AS error_message,
+    judged.score_id, judged.total_score, judged.judge_profile_id, o.override_score, o.annotator
+FROM page
+CROSS JOIN LATERAL unnest(page.ids) WITH ORDINALITY AS one (id, n)
+LEFT JOIN score_requests r ON page.kind = 'request' AND r.request_id = one.id
+LEFT JOIN score_overrides o ON page.kind = 'override' AND o.override_id = one.id
+LEFT JOIN session_scores judged
+    ON judged.score_id = coalesce(o.score_id, CASE WHEN page.state = 'completed' THEN r.score_id END)
+WHERE (page.xid, page.seq, one.n) > ($1::text::xid8, $2::bigint, $3::bigint)
+ORDER BY page.xid, page.seq, one.n;
+
+-- name: prune_live
+-- Deletes up to $1 changes that are older than an hour, all but the newest of them.
+WITH oldest AS (
+    SELECT xid, seq, at, lead(at) OVER (ORDER BY xid, seq) AS next_at
+    FROM (SELECT xid, seq, at FROM live_changes ORDER BY xid, seq LIMIT $1 + 1) first
+)
+DELETE FROM live_changes l USING oldest
+WHERE l.xid = oldest.xid AND l.seq = oldest.seq
+    AND oldest.at < now() - interval '1 hour' AND oldest.next_at < now() - interval '1 hour';

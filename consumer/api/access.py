@@ -11,36 +11,20 @@ import hmac
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
 from consumer.api.problems import Problem
+from consumer.api.tokens import Scope, Token
 from consumer.limits.rate import RateLimiter
+
+__all__ = ["Caller", "Gate", "Scope", "caller", "needs"]
 
 NOBODY = "api-client"
 MAX_NAME = 255
 # A caller that is forgotten begins with a full bucket; a thousand at a time are told apart.
 MAX_CALLERS = 1000
-
-
-class Scope(StrEnum):
-    """What a token is for. `admin` includes the others."""
-
-    READ = "read"
-    SCORE = "score"
-    OVERRIDE = "override"
-    ADMIN = "admin"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
-    """Somebody's token: its name, what it is for, and its SHA-256 in hex."""
-
-    name: str
-    scopes: frozenset[Scope]
-    sha256: str
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,15 +15,15 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from consumer import __version__
-from consumer.api import problems, requests, scores
+from consumer.api import asking, events, overrides, problems, requests, scores
 from consumer.api.access import Gate
+from consumer.api.measure import Measured
 from consumer.api.ports import Ports
 from consumer.api.problems import Problem
 from consumer.errors import NotReachable
 
-PREFIX = "/api/v1/scoring"
 OPENAPI = "/api/v1/openapi.json"
-ROOMS = (scores.router, requests.router)
+ROOMS = (scores.router, asking.router, requests.router, overrides.router, events.router)
 ABOUT = """Ask for scores of agent sessions, read them, and put your own beside them.
 
 Errors are RFC 9457 problem JSON with a `code` for programs and a `detail` for people. In whose name
@@ -47,12 +47,13 @@ def build(ports: Ports | None, *, gate: Gate | None = None, origins: Sequence[st
     )
     api.state.ports, api.state.gate = ports, gate or Gate()
     for room in ROOMS:
-        api.include_router(room, prefix=PREFIX)
+        api.include_router(room)
     api.add_exception_handler(Problem, problems.answered)
     api.add_exception_handler(RequestValidationError, _invalid)
     api.add_exception_handler(NotReachable, _not_reachable)
     api.add_exception_handler(HTTPException, _http)
     api.add_exception_handler(Exception, _bug)
+    api.add_middleware(Measured)
     if origins:
         api.add_middleware(
             CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from fastapi import Depends, Request
 
+from consumer.api.feed import Feed
 from consumer.events import ScoreRequested
 from consumer.scoring.profile import Profile
 
@@ -58,6 +59,16 @@ class Criteria(Protocol):
         """Every profile's id."""
 
 
+class Overrides(Protocol):
+    """Humans' scores. Raises NotReachable."""
+
+    async def add(self, score_id: UUID, *, score: int, annotator: str, reason: str) -> Row | None:
+        """The override, stored with its event; None where there is no such score."""
+
+    async def of(self, score_id: UUID) -> Sequence[Row]:
+        """A score's overrides, the newest first."""
+
+
 class Asking(Protocol):
     """The way to intake."""
 
@@ -72,6 +83,8 @@ class Ports:
     answers: Answers
     criteria: Criteria
     asking: Asking
+    overrides: Overrides
+    feed: Feed
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
 

@@ -12,8 +12,9 @@ from pydantic import BaseModel
 from consumer.api.access import Scope, needs
 from consumer.api.ports import Row, Wired
 from consumer.api.problems import Problem
+from consumer.api.values import PREFIX
 
-router = APIRouter(tags=["requests"])
+router = APIRouter(prefix=PREFIX, tags=["requests"])
 
 State = Literal["pending", "in_progress", "completed", "failed", "skipped", "cancelled"]
 

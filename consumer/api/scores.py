@@ -13,9 +13,9 @@ from pydantic import AwareDatetime, BaseModel
 from consumer.api.access import Scope, needs
 from consumer.api.ports import Criteria, Row, Wired
 from consumer.api.problems import Problem
-from consumer.api.values import Limit, ProfileId, SessionPath
+from consumer.api.values import PREFIX, Limit, ProfileId, SessionPath
 
-router = APIRouter(tags=["scores"])
+router = APIRouter(prefix=PREFIX, tags=["scores"])
 
 
 class MissingTool(BaseModel):

@@ -9,6 +9,9 @@ from pydantic import Field, StringConstraints
 
 from consumer.events import SESSION_ID_PATTERN
 
+# Each room's own: metrics then tell whole paths.
+PREFIX = "/api/v1/scoring"
+
 SessionPath = Annotated[
     str, Path(pattern=SESSION_ID_PATTERN, description="The session in the History Service.")
 ]

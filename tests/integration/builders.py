@@ -108,7 +108,7 @@ async def emptied(dsn: str) -> str:
         ALTER TABLE score_overrides DISABLE TRIGGER overrides_immutable;
         ALTER TABLE profile_activations DISABLE TRIGGER activations_immutable;
         DELETE FROM outbox;
-        DELETE FROM live_changes;
+        DELETE FROM live_changes WHERE ids <> '{}';
         DELETE FROM score_batches;
         DELETE FROM profile_activations;
         DELETE FROM score_overrides;

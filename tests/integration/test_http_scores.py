@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import pytest_asyncio
+from prometheus_client import REGISTRY
 
 from consumer.events import ErrorCode
 from consumer.pipeline import Failed
@@ -125,6 +126,19 @@ async def test_bad_input_is_told_by_its_place(api: Api) -> None:
         refused = await http.get(path)
         assert refused.status_code == 404, path
         assert "session ids have letters" in refused.json()["detail"], path
+
+
+async def test_calls_are_counted_by_the_template_of_their_route(api: Api) -> None:
+    def count(route: str, status: str) -> float:
+        labels = {"route": route, "method": "GET", "status": status}
+        return REGISTRY.get_sample_value("scoring_http_requests_total", labels) or 0.0
+
+    route = "/api/v1/scoring/sessions/{session_id}/score"
+    before, lost = count(route, "404"), count("other", "404")
+    for session in ("s1", "s2"):
+        await api.http.get(f"/sessions/{session}/score")
+    await api.http.get("/sessions/s1/nothing")
+    assert (count(route, "404"), count("other", "404")) == (before + 2, lost + 1)
 
 
 async def test_the_document_is_served(api: Api) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 from pydantic import SecretStr
-from starlette.types import ASGIApp
 
 from consumer import config
 from consumer.api.limits import BodyLimit
@@ -31,7 +31,7 @@ from tests.unit.judges import FakePrices
 class Api:
     """The API, somebody who calls it, and the store that the loops would write to."""
 
-    app: ASGIApp
+    app: FastAPI
     http: httpx.AsyncClient
     store: Store
     profiles: ProfileBook
@@ -58,8 +58,18 @@ async def serving(
         parts = Serving(
             settings=chosen, store=store, profiles=profiles, producer=producer, stopping=stopping
         )
-        app = BodyLimit(await parts.open(stack))
-        transport = httpx.ASGITransport(app)
+        served = await parts.open(stack)
+        app = served.app
+        loops = [asyncio.create_task(loop(stopping)) for loop in served.loops]
+        transport = httpx.ASGITransport(BodyLimit(app))
         http = httpx.AsyncClient(transport=transport, base_url="http://api/api/v1/scoring")
         await stack.enter_async_context(http)
-        yield Api(app=app, http=http, store=store, profiles=profiles, stopping=stopping)
+        stack.push_async_callback(asyncio.wait, loops)
+        stack.callback(stopping.set)
+        yield Api(
+            app=app,
+            http=http,
+            store=store,
+            profiles=profiles,
+            stopping=stopping,
+        )

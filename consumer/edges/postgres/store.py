@@ -101,7 +101,7 @@ class Store:
     def __init__(self, pool: asyncpg.Pool[Any], *, where: str, addresses: Addresses) -> None:
         self.pool = pool
         self.where = where
-        self._addresses = addresses
+        self.addresses = addresses
         self._sql = load_queries((resource("sql") / "queries.sql").read_text())
 
     @asynccontextmanager
@@ -136,7 +136,7 @@ class Store:
         unique = {request.request_id: request for request in reversed(requests)}
         async with self._transaction() as connection:
             new = await self._insert_requests(connection, list(unique.values()))
-            await self._insert_outbox(connection, dead_letters)
+            await self.insert_outbox(connection, dead_letters)
         return new
 
     async def _insert_requests(
@@ -159,9 +159,10 @@ class Store:
                 del remaining[row["request_id"]]
         raise NotReachable(f"{len(remaining)} requests found no place among their sessions' others")
 
-    async def _insert_outbox(
+    async def insert_outbox(
         self, connection: asyncpg.Connection[Any], events: Sequence[OutboxRow]
     ) -> None:
+        """Has these events sent, in this order, if the connection's transaction commits."""
         if events:
             columns = zip(
                 *(
@@ -304,8 +305,8 @@ class Store:
             outcome.code.value,
             outcome.message,
         )
-        events = [outgoing.failed(self._addresses, asked, outcome, at) for asked in answered]
-        await self._insert_outbox(connection, events)
+        events = [outgoing.failed(self.addresses, asked, outcome, at) for asked in answered]
+        await self.insert_outbox(connection, events)
 
     async def cancel(self, request_id: UUID, *, by: str) -> bool:
         """Ends a request that is not finished; False where there is none of this id.
@@ -353,11 +354,11 @@ class Store:
             [leader.request_id, *(asked.request_id for asked in others)],
             score.score_id,
         )
-        events = [outgoing.completed(self._addresses, leader, score, reused=reused)]
-        if not reused and (risk := outgoing.quality_risk(self._addresses, leader, score)):
+        events = [outgoing.completed(self.addresses, leader, score, reused=reused)]
+        if not reused and (risk := outgoing.quality_risk(self.addresses, leader, score)):
             events.append(risk)
-        events += [outgoing.completed(self._addresses, a, score, reused=True) for a in others]
-        await self._insert_outbox(connection, events)
+        events += [outgoing.completed(self.addresses, a, score, reused=True) for a in others]
+        await self.insert_outbox(connection, events)
 
     # ── relay ───────────────────────────────────────────────────────────────
 
