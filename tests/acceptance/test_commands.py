@@ -2,32 +2,22 @@
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from consumer.cli.base import app
 from consumer.demo import sample_sessions
 from consumer.resources import resource
+from tests.support.forked import run_command
 from tests.support.stage import Stage
 from tests.support.stand_ins import hang
 
-COMMANDS = (
-    "run",
-    "migrate",
-    "publish",
-    "status",
-    "show",
-    "cancel",
-    "prune",
-    "check",
-    "replay",
-    "score",
-    "schemas",
-    "demo",
-)
 MIGRATIONS = [
     path.name.removesuffix(".up.sql").replace("_", " ", 1)
     for path in sorted((resource("sql") / "migrations").glob("*.up.sql"))
@@ -37,22 +27,31 @@ UNREACHABLE = "postgresql://someone:hidden-password@127.0.0.1:1/nothing"
 
 
 def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "consumer.cli", *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    code, out, err = asyncio.run(run_command(arguments, environment))
+    return subprocess.CompletedProcess(arguments, code, out, err)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_with_an_example(name: str) -> None:
-    done = command(name, "--help")
+def commands(of: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command that there is, as typed."""
+    if not hasattr(of, "commands"):
+        yield path
+    for name, found in getattr(of, "commands", {}).items():
+        yield from commands(found, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(commands(typer.main.get_command(app))), ids=" ".join)
+def test_every_command_has_help_with_an_example(path: tuple[str, ...]) -> None:
+    done = command(*path, "--help")
     assert done.returncode == 0
     assert "Example" in done.stdout
-    assert f"score-consumer {name}" in done.stdout or "DATABASE_URL" in done.stdout
+    assert f"score-consumer {' '.join(path)}" in done.stdout or "DATABASE_URL" in done.stdout
+
+
+def test_the_program_starts_from_nothing() -> None:
+    """The other tests of commands fork one that has imported everything."""
+    run = [sys.executable, "-m", "consumer.cli", "--help"]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    assert "publish" in done.stdout
 
 
 def test_a_wrong_start_names_everything_that_is_wrong(tmp_path: Path) -> None:
