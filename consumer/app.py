@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from time import monotonic
 
 import structlog
 import uvicorn
@@ -25,6 +26,8 @@ from consumer.edges.kafka import Producer
 from consumer.edges.kafka_security import KafkaSecurity
 from consumer.edges.postgres import migrations
 from consumer.edges.postgres.connect import open_pool, place, translated
+from consumer.edges.postgres.live import StoredChanges
+from consumer.edges.postgres.profiles import StoredProfiles
 from consumer.edges.postgres.spend import Spend
 from consumer.edges.postgres.store import Store
 from consumer.edges.prices import PriceList
@@ -44,6 +47,7 @@ from consumer.worker import Worker, WorkerSettings
 log = structlog.get_logger()
 
 FIGURES_EVERY_S = 1.0
+FORGET_EVERY_S = 60.0
 # A loop that waits for its server ticks at least every 15 s; a send may take 20 s.
 LOOP_SILENT_S = 120.0
 # What is still being answered when all else has stopped: an export, somebody who reads slowly.
@@ -153,6 +157,7 @@ class _Opened:
     spend: Spend
     judge: Judge
     profiles: ProfileBook
+    changes: StoredChanges
 
 
 async def _open_store(
@@ -193,8 +198,16 @@ async def _connect(
     store = Store(pool, where=place(dsn), addresses=addresses)
     spend = Spend(pool, where=place(dsn))
     judge = await stack.enter_async_context(open_judge(config, known, spend=spend))
-    profiles = ProfileBook(config.profiles, judge)
-    return _Opened(store=store, spend=spend, judge=judge, profiles=profiles)
+    profiles = ProfileBook(
+        config.profiles, judge, activations=StoredProfiles(pool, where=place(dsn)), kept=store
+    )
+    return _Opened(
+        store=store,
+        spend=spend,
+        judge=judge,
+        profiles=profiles,
+        changes=StoredChanges(pool, where=place(dsn)),
+    )
 
 
 async def _prepare(opened: _Opened, config: Config) -> None:
@@ -216,6 +229,7 @@ async def _prepare(opened: _Opened, config: Config) -> None:
         await store.register_criteria(criteria_of(profile, opened.judge))
     if problems:
         raise ConfigError(problems)
+    await opened.profiles.refresh_now()
 
 
 @dataclass(slots=True)
@@ -232,6 +246,7 @@ class _Parts:
     security: KafkaSecurity
     request_accepted: Signal = field(default_factory=Signal)
     event_stored: Signal = field(default_factory=Signal)
+    forget_at: float = 0.0
 
     async def run(self, roles: frozenset[Role], front: Front) -> None:
         """Runs the loops, and ends them in the order in which data flows: the relay comes last,
@@ -392,6 +407,8 @@ class _Parts:
             self.health.not_ready("postgres", str(error))
             raise
         self.health.ready("postgres")
+        await self.opened.profiles.refresh_now()
+        await self._forget_changes()
         await self._look_at_judges()
         metrics.REQUESTS_PENDING.set(backlog.pending)
         metrics.REQUESTS_IN_PROGRESS.set(backlog.in_progress)
@@ -405,6 +422,12 @@ class _Parts:
                 self.health.not_ready("kafka", trouble)
             else:
                 self.health.ready("kafka")
+
+    async def _forget_changes(self) -> None:
+        """Live events are kept for an hour. Whoever has time for it deletes them."""
+        if monotonic() >= self.forget_at:
+            more = await self.opened.changes.prune()
+            self.forget_at = monotonic() + (0 if more else FORGET_EVERY_S)
 
     async def _look_at_judges(self) -> None:
         """Their state as metrics; and the money of workers that vanished is freed."""

@@ -77,11 +77,13 @@ class Serving:
         from consumer.edges.postgres.answers import StoredAnswers  # noqa: PLC0415
         from consumer.edges.postgres.live import StoredChanges  # noqa: PLC0415
         from consumer.edges.postgres.overrides import StoredOverrides  # noqa: PLC0415
+        from consumer.edges.postgres.profiles import StoredProfiles  # noqa: PLC0415
 
         return Ports(
             answers=StoredAnswers(pool, where=where, store=self.store),
             overrides=StoredOverrides(pool, where=where, store=self.store),
             criteria=self.profiles,
+            profiles=StoredProfiles(pool, where=where),
             asking=KafkaAsking(
                 producer=self.producer,
                 topic=self.settings.topic_score_requested,

@@ -494,3 +494,41 @@ WITH oldest AS (
 DELETE FROM live_changes l USING oldest
 WHERE l.xid = oldest.xid AND l.seq = oldest.seq
     AND oldest.at < now() - interval '1 hour' AND oldest.next_at < now() - interval '1 hour';
+
+-- name: known_profiles
+-- Each stored profile with its newest version.
+SELECT profile_id, max(version) AS version FROM judge_profiles GROUP BY profile_id ORDER BY profile_id;
+
+-- name: profile_versions
+-- All versions of a profile, the newest first.
+SELECT version, created_at, created_by FROM judge_profiles WHERE profile_id = $1
+ORDER BY version DESC LIMIT 1000;
+
+-- name: profile_version
+-- One version of a profile, in full.
+SELECT * FROM judge_profiles WHERE profile_id = $1 AND version = $2;
+
+-- name: add_profile
+-- Keeps a new version of a profile; no row where there is one of this number.
+INSERT INTO judge_profiles (profile_id, version, content, created_by) VALUES ($1, $2, $3, $4)
+ON CONFLICT DO NOTHING RETURNING version;
+
+-- name: activate_profile
+-- From now on this version is used; null: the file's.
+INSERT INTO profile_activations (profile_id, version, activated_by) VALUES ($1, $2, $3);
+
+-- name: profile_activations
+-- What was activated of a profile, the newest first.
+SELECT version, activated_by, created_at FROM profile_activations WHERE profile_id = $1
+ORDER BY seq DESC LIMIT 1000;
+
+-- name: activation_mark
+-- Changes whenever something is activated.
+SELECT coalesce(max(seq), 0) AS mark FROM profile_activations;
+
+-- name: activated_profiles
+-- The profiles in use in place of files.
+SELECT profile_id, content FROM (
+    SELECT DISTINCT ON (profile_id) profile_id, version FROM profile_activations
+    ORDER BY profile_id, seq DESC) newest
+JOIN judge_profiles USING (profile_id, version);

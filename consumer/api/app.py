@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from consumer import __version__
-from consumer.api import asking, events, overrides, problems, requests, scores
+from consumer.api import asking, events, overrides, problems, profiles, requests, scores
 from consumer.api.access import Gate
 from consumer.api.measure import Measured
 from consumer.api.ports import Ports
@@ -23,7 +23,14 @@ from consumer.api.problems import Problem
 from consumer.errors import NotReachable
 
 OPENAPI = "/api/v1/openapi.json"
-ROOMS = (scores.router, asking.router, requests.router, overrides.router, events.router)
+ROOMS = (
+    scores.router,
+    asking.router,
+    requests.router,
+    overrides.router,
+    profiles.router,
+    events.router,
+)
 ABOUT = """Ask for scores of agent sessions, read them, and put your own beside them.
 
 Errors are RFC 9457 problem JSON with a `code` for programs and a `detail` for people. In whose name

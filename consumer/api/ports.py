@@ -58,6 +58,37 @@ class Criteria(Protocol):
     def ids(self) -> Sequence[str]:
         """Every profile's id."""
 
+    def is_activated(self, profile_id: str) -> bool:
+        """Whether it is used in place of a file, or beside them."""
+
+    def checked(self, raw: Any) -> Profile:
+        """A profile that can be used here. Raises ProfileInvalid."""
+
+    async def refresh_now(self) -> None:
+        """Uses what is activated by now."""
+
+
+class Profiles(Protocol):
+    """Stored profile versions. Raises NotReachable."""
+
+    async def known(self) -> Sequence[Row]:
+        """Each stored profile with its newest version."""
+
+    async def versions(self, profile_id: str) -> Sequence[Row]:
+        """All versions of a profile, the newest first."""
+
+    async def version(self, profile_id: str, version: int) -> Row | None:
+        """One version, with its content."""
+
+    async def add(self, profile: Profile, *, by: str) -> bool:
+        """Keeps a version; False where there is one of this number."""
+
+    async def activate(self, profile_id: str, version: int | None, *, by: str) -> None:
+        """Has this version used in place of the file's; None: the file's again."""
+
+    async def activations(self, profile_id: str) -> Sequence[Row]:
+        """What was activated of a profile, the newest first."""
+
 
 class Overrides(Protocol):
     """Humans' scores. Raises NotReachable."""
@@ -84,6 +115,7 @@ class Ports:
     criteria: Criteria
     asking: Asking
     overrides: Overrides
+    profiles: Profiles
     feed: Feed
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -33,6 +34,15 @@ class Problem(Exception):
         self.headers, self.more = headers, more
 
 
+class _ProblemResponse(JSONResponse):
+    """In ASCII: somebody's input may hold what is no UTF-8, such as half a surrogate pair."""
+
+    media_type = MEDIA_TYPE
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, default=str).encode()
+
+
 def answer(problem: Problem) -> Response:
     """The problem as it is sent."""
     body = {
@@ -46,7 +56,7 @@ def answer(problem: Problem) -> Response:
     headers = dict(problem.headers or {})
     if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers.setdefault("retry-after", str(RETRY_AFTER_S))
-    return JSONResponse(body, status_code=problem.status, headers=headers, media_type=MEDIA_TYPE)
+    return _ProblemResponse(body, status_code=problem.status, headers=headers)
 
 
 async def answered(_: Request, error: Exception) -> Response:
@@ -61,14 +71,21 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> Problem:
         why = broken.get("ctx", {}).get("error", broken["msg"])
         return Problem(400, "not_json", f"the body is not JSON: {shown(why)}")
     found = [
-        {"where": ".".join(map(str, e["loc"])), "problem": e["msg"], "got": shown(e.get("input"))}
+        {
+            "where": shown(".".join(map(str, e["loc"]))),
+            "problem": e["msg"],
+            "got": shown(e.get("input")),
+        }
         for e in errors
     ]
     first = found[0]
     return Problem(422, "invalid", f"{first['where']}: {first['problem']}", errors=found)
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, limit: int = SHOWN_CHARACTERS) -> str:
     """Somebody's input as it may be told: short, and printable whatever it holds."""
-    text = value if isinstance(value, str) else repr(value)
-    return ascii(text[:SHOWN_CHARACTERS])[1:-1]
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except RecursionError:
+        return "something nested very deeply"
+    return ascii(text[:limit])[1:-1]

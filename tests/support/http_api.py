@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from consumer import config
 from consumer.api.limits import BodyLimit
 from consumer.edges.kafka import Producer
+from consumer.edges.postgres.profiles import StoredProfiles
 from consumer.edges.postgres.store import Store
 from consumer.judge.panel import Judge
 from consumer.profiles import ProfileBook
@@ -44,7 +45,6 @@ async def serving(
 ) -> AsyncIterator[Api]:
     """The API over this database and these topics; profiles are the shipped ones, judges none."""
     shipped = config.load(resource("config"), {})
-    profiles = ProfileBook(shipped.profiles, Judge(members={}, prompts={}, prices=FakePrices()))
     producer = Producer(kafka.bootstrap, idempotent=kafka.idempotent, options={})
     chosen = Settings(
         database_url=SecretStr(database), topic_score_requested=topics.requested, **settings
@@ -55,6 +55,12 @@ async def serving(
             opened_store(database, addresses=addresses_of(topics))
         )
         stack.push_async_callback(producer.close)
+        profiles = ProfileBook(
+            shipped.profiles,
+            Judge(members={}, prompts={}, prices=FakePrices()),
+            activations=StoredProfiles(store.pool, where=store.where),
+            kept=store,
+        )
         parts = Serving(
             settings=chosen, store=store, profiles=profiles, producer=producer, stopping=stopping
         )
