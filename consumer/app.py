@@ -20,8 +20,6 @@ from consumer.api.limits import BodyLimit
 from consumer.api.server import Server
 from consumer.brokers import kafka_security
 from consumer.config import Config
-from consumer.edges.history.tarsy_python import TarsyPythonHistory
-from consumer.edges.http import open_client
 from consumer.edges.kafka import Producer
 from consumer.edges.kafka_security import KafkaSecurity
 from consumer.edges.postgres import migrations
@@ -40,7 +38,7 @@ from consumer.outgoing import Addresses
 from consumer.pipeline import Patience, Pipeline, criteria_of
 from consumer.profiles import ProfileBook
 from consumer.relay import Relay
-from consumer.serving import Loop, Served, Serving, close_pool
+from consumer.serving import Loop, Served, Serving, close_pool, open_history
 from consumer.settings import Settings
 from consumer.worker import Worker, WorkerSettings
 
@@ -309,17 +307,8 @@ class _Parts:
 
     async def _worker(self) -> Worker:
         settings = self.settings
-        client = open_client(
-            settings.history_url, timeout_s=settings.history_timeout_seconds, headers={}
-        )
-        await self.stack.enter_async_context(client)
         pipeline = Pipeline(
-            history=TarsyPythonHistory(
-                client=client,
-                labels=self.config.labels,
-                max_bytes=settings.history_max_bytes,
-                timeout_s=settings.history_timeout_seconds,
-            ),
+            history=await open_history(settings, self.config, self.stack),
             judge=self.opened.judge,
             prices=self.prices,
             scores=self.opened.store,
@@ -369,6 +358,7 @@ class _Parts:
             store=self.opened.store,
             profiles=self.opened.profiles,
             producer=self._producer("score-consumer-api"),
+            history=await open_history(self.settings, self.config, self.stack),
             stopping=stop,
         )
         self.health.not_ready("api", "not built yet")

@@ -1,8 +1,8 @@
 """Many score requests at once: from a list of sessions, or from History by time and filters.
 
 A batch is stored first, then worked on by one process at a time, under a lease: its sessions are
-listed, then published at its rate. Whoever goes on after a crash publishes a chunk once more, with the
-same request ids, which intake knows already.
+listed, then published at its rate. Whoever goes on after a crash publishes a chunk once more, with
+the same request ids, which intake knows already.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol, Self
 from uuid import UUID
 
 import structlog
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from consumer import metrics
 from consumer.errors import HistoryUnavailable, NotReachable, ScoringError
 from consumer.events import ID_NAMESPACE, ScoreRequested, StorableText
-from consumer.loops import Backoff, Heartbeat, Signal
+from consumer.loops import Backoff, Heartbeat
 from consumer.scoring.aggregate import band
 from consumer.scoring.profile import Profile
 
@@ -31,6 +31,12 @@ log = structlog.get_logger()
 
 Band = Literal["near-perfect", "good", "adequate", "weak", "failed"]
 State = Literal["listing", "publishing", "cancelling", "completed", "cancelled", "failed"]
+
+# What PostgreSQL and History can tell apart from nonsense, in any time zone.
+Time = Annotated[
+    AwareDatetime,
+    Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(3000, 1, 1, tzinfo=UTC)),
+]
 
 MAX_SESSIONS = 100_000
 CHUNK = 500
@@ -47,8 +53,8 @@ class Selection(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    start: AwareDatetime | None = Field(default=None, description="Started at or after this time.")
-    end: AwareDatetime | None = Field(default=None, description="Started before it; default: now.")
+    start: Time | None = Field(default=None, description="Started at or after this time.")
+    end: Time | None = Field(default=None, description="Started at or before it; default: now.")
     alert_type: StorableText | None = Field(default=None, min_length=1, max_length=255)
     agent: StorableText | None = Field(default=None, min_length=1, max_length=255)
     bands: tuple[Band, ...] = Field(
@@ -57,6 +63,12 @@ class Selection(BaseModel):
     not_current: bool = Field(
         default=False, description="Only those without a score under today's criteria."
     )
+
+    @model_validator(mode="after")
+    def _begins_before_it_ends(self) -> Self:
+        if self.start is not None and self.start >= (self.end or datetime.now(UTC)):
+            raise ValueError("start must be before end, which is now where it is not given")
+        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +94,19 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewBatch:
+    """What somebody wants. Either sessions are named, or there is a selection."""
+
+    sessions: Sequence[str]
+    selection: Selection | None
+    profile_id: str | None
+    force_rescore: bool
+    priority: int
+    per_second: float | None
+    created_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """A batch under our lease."""
 
@@ -103,7 +128,10 @@ class Sessions(Protocol):
     def pages(
         self, *, start: datetime | None, end: datetime, alert_type: str | None
     ) -> AsyncIterator[Sequence[Listed]]:
-        """Completed sessions that started in this time. Raises HistoryUnavailable, HistoryInvalid."""
+        """Completed sessions that started in this time.
+
+        Raises HistoryUnavailable, HistoryInvalid.
+        """
 
 
 class Criteria(Protocol):
@@ -140,6 +168,9 @@ class Batches(Protocol):
     async def renew(self, batch: Batch, *, lease_s: float) -> bool:
         """Keeps the lease."""
 
+    async def release(self, batch: Batch) -> None:
+        """Lets others go on."""
+
     async def add_items(self, batch: Batch, items: Mapping[str, UUID], *, lease_s: float) -> bool:
         """More sessions with their request ids; what is there already stays."""
 
@@ -162,7 +193,7 @@ class Batches(Protocol):
         """The current scores of these sessions."""
 
     async def mean_usd(self, profile_id: str, criteria_hash: str) -> float | None:
-        """What the latest scores under these criteria cost on average; None where there are none."""
+        """What the latest scores under these criteria cost on average; None: there are none."""
 
 
 class Requests(Protocol):
@@ -197,7 +228,7 @@ class Selecting:
     async def pages(
         self, selection: Selection, profile_id: str | None, now: datetime
     ) -> AsyncIterator[list[Chosen]]:
-        """What is meant, page by page. `now` ends an open range, so that it does not grow meanwhile."""
+        """What is meant, page by page. `now` ends an open range: it shall not grow meanwhile."""
         async for page in self.sessions.pages(
             start=selection.start, end=selection.end or now, alert_type=selection.alert_type
         ):
@@ -325,7 +356,6 @@ class Runner:
     ) -> None:
         self._batches, self._selecting = batches, selecting
         self._asking, self._requests = asking, requests
-        self.wake = Signal()
         self._stop = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -335,16 +365,18 @@ class Runner:
         working: set[asyncio.Task[None]] = set()
         while not stop.is_set():
             async with backoff.bear():
-                if len(working) < AT_A_TIME and (
-                    batch := await self._batches.claim(lease_s=LEASE_S)
-                ):
-                    task = asyncio.create_task(self._bear(batch))
-                    working.add(task)
-                    task.add_done_callback(working.discard)
-                    continue
+                await self._begin(working)
             metrics.BATCHES.set(len(working))
             await self._wait(POLL_S)
+            for done in [task for task in working if task.done()]:
+                working.discard(done)
+                done.result()
         await asyncio.gather(*working)
+
+    async def _begin(self, working: set[asyncio.Task[None]]) -> None:
+        """As many batches as may be, one task each."""
+        while len(working) < AT_A_TIME and (batch := await self._batches.claim(lease_s=LEASE_S)):
+            working.add(asyncio.create_task(self._bear(batch)))
 
     async def _bear(self, batch: Batch) -> None:
         """Servers that are away are tried again by whoever claims the batch next."""
@@ -362,7 +394,9 @@ class Runner:
             await self.work(batch)
 
     async def work(self, batch: Batch) -> None:
-        """What comes next for this batch, as long as the lease is ours."""
+        """What comes next for this batch, as long as the lease is ours. Raises NotReachable and
+        HistoryUnavailable: the lease then keeps everyone from trying at once.
+        """
         try:
             if batch.state == "listing":
                 await self._list(batch)
@@ -374,6 +408,8 @@ class Runner:
             raise
         except (ScoringError, TooMany) as error:
             await self._batches.finish(batch, "failed", message=str(error))
+        if self._stop.is_set():
+            await self._batches.release(batch)
 
     async def _list(self, batch: Batch) -> None:
         selection = batch.selection or Selection()

@@ -189,6 +189,11 @@ HTTP_LISTENERS = Gauge(
     "scoring_http_listeners", "Clients that follow this process' live events now."
 )
 
+BATCHES = Gauge("scoring_batches_running", "Batches that this process works on now.")
+BATCH_REQUESTS = Counter(
+    "scoring_batch_requests_total", "Requests of batches that Kafka has acknowledged."
+)
+
 LOOP_AGE_SECONDS = Gauge(
     "scoring_loop_age_seconds", "Seconds since a loop last showed that it is alive.", ["loop"]
 )

@@ -137,6 +137,10 @@ class ProfileBook(Sequence[Profile]):
             self._hashes[profile_id] = self.criteria_of(profile).hash
         return self._hashes.get(profile_id)
 
+    def most_usd(self, profile: Profile, tokens: int | None) -> float | None:
+        """What judging a session of so many tokens costs at most; None where that is unknown."""
+        return self._judge.most_usd(profile, tokens)
+
     def criteria_of(self, profile: Profile) -> Criteria:
         """What scores by this profile are made by."""
         return criteria_of(profile, self._judge)

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from asyncpg import Pool
 
 from consumer import requesting
+from consumer.batches import Runner, Selecting
+from consumer.brokers import kafka_security
+from consumer.config import Config
+from consumer.edges.history.tarsy_python import TarsyPythonHistory
+from consumer.edges.http import open_client
 from consumer.edges.kafka import Producer
+from consumer.edges.postgres.batches import StoredBatches
 from consumer.edges.postgres.connect import open_pool, place
+from consumer.edges.postgres.profiles import StoredProfiles
 from consumer.edges.postgres.store import Store
 from consumer.events import ScoreRequested
+from consumer.judges import open_judge, prices
+from consumer.outgoing import Addresses
 from consumer.profiles import ProfileBook
 from consumer.settings import Settings
 
@@ -51,6 +60,7 @@ class Serving:
     store: Store
     profiles: ProfileBook
     producer: Producer
+    history: TarsyPythonHistory
     stopping: asyncio.Event
 
     async def open(self, stack: contextlib.AsyncExitStack) -> Served:
@@ -69,7 +79,8 @@ class Serving:
         settings = self.settings
         gate = Gate(tokens=settings.tokens, writes_per_minute=settings.api_writes_per_minute)
         app = build(ports, gate=gate, origins=settings.cors_origins)
-        return Served(app=app, loops=[ports.feed.run])
+        runner = Runner(ports.batches, ports.selecting, ports.asking, self.store)
+        return Served(app=app, loops=[ports.feed.run, runner.run])
 
     def _ports(self, pool: Pool[Any], where: str) -> Ports:
         from consumer.api.feed import Feed  # noqa: PLC0415
@@ -77,8 +88,8 @@ class Serving:
         from consumer.edges.postgres.answers import StoredAnswers  # noqa: PLC0415
         from consumer.edges.postgres.live import StoredChanges  # noqa: PLC0415
         from consumer.edges.postgres.overrides import StoredOverrides  # noqa: PLC0415
-        from consumer.edges.postgres.profiles import StoredProfiles  # noqa: PLC0415
 
+        batches = StoredBatches(pool, where=where)
         return Ports(
             answers=StoredAnswers(pool, where=where, store=self.store),
             overrides=StoredOverrides(pool, where=where, store=self.store),
@@ -89,6 +100,8 @@ class Serving:
                 topic=self.settings.topic_score_requested,
                 source=f"{self.settings.event_source}/api",
             ),
+            batches=batches,
+            selecting=Selecting(sessions=self.history, batches=batches, criteria=self.profiles),
             feed=Feed(StoredChanges(pool, where=where)),
             stopping=self.stopping,
         )
@@ -100,6 +113,64 @@ class Served:
 
     app: FastAPI
     loops: Sequence[Loop]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batching:
+    """What a command needs to work on a batch by itself."""
+
+    batches: StoredBatches
+    selecting: Selecting
+    runner: Runner
+
+
+@contextlib.asynccontextmanager
+async def open_batching(settings: Settings, config: Config) -> AsyncIterator[Batching]:
+    """As the API has it. Raises NotReachable and ConfigError."""
+    dsn = settings.database_url.get_secret_value()
+    async with contextlib.AsyncExitStack() as stack:
+        pool = await open_pool(dsn, size=3)
+        stack.push_async_callback(close_pool, pool)
+        addresses = Addresses(source=settings.event_source, topics=settings.topics)
+        store = Store(pool, where=place(dsn), addresses=addresses)
+        judge = await stack.enter_async_context(open_judge(config, prices(config)))
+        profiles = ProfileBook(
+            config.profiles, judge, activations=StoredProfiles(pool, where=place(dsn)), kept=store
+        )
+        await profiles.refresh_now()
+        options = {"client_id": "score-consumer-cli", **kafka_security(settings).options}
+        producer = Producer(
+            settings.kafka_bootstrap_servers,
+            idempotent=settings.kafka_enable_idempotence,
+            options=options,
+        )
+        stack.push_async_callback(producer.close)
+        batches = StoredBatches(pool, where=place(dsn))
+        history = await open_history(settings, config, stack)
+        selecting = Selecting(sessions=history, batches=batches, criteria=profiles)
+        asking = KafkaAsking(
+            producer=producer,
+            topic=settings.topic_score_requested,
+            source=f"{settings.event_source}/cli",
+        )
+        runner = Runner(batches, selecting, asking, store)
+        yield Batching(batches=batches, selecting=selecting, runner=runner)
+
+
+async def open_history(
+    settings: Settings, config: Config, stack: contextlib.AsyncExitStack
+) -> TarsyPythonHistory:
+    """The History Service, over a client of its own."""
+    client = open_client(
+        settings.history_url, timeout_s=settings.history_timeout_seconds, headers={}
+    )
+    await stack.enter_async_context(client)
+    return TarsyPythonHistory(
+        client=client,
+        labels=config.labels,
+        max_bytes=settings.history_max_bytes,
+        timeout_s=settings.history_timeout_seconds,
+    )
 
 
 async def close_pool(pool: Pool[Any]) -> None:

@@ -532,3 +532,109 @@ SELECT profile_id, content FROM (
     SELECT DISTINCT ON (profile_id) profile_id, version FROM profile_activations
     ORDER BY profile_id, seq DESC) newest
 JOIN judge_profiles USING (profile_id, version);
+
+-- name: insert_batch
+-- A new batch; $2: its selection, null where its sessions are named.
+INSERT INTO score_batches (batch_id, state, selection, profile_id, force_rescore, priority,
+    per_second, created_by)
+VALUES ($1, CASE WHEN $2::jsonb IS NULL THEN 'publishing' ELSE 'listing' END, $2, $3, $4, $5, $6, $7);
+
+-- name: insert_batch_items
+-- Sessions of a batch with their request ids; what is there already stays.
+INSERT INTO score_batch_items (batch_id, session_id, request_id)
+SELECT $1, session_id, request_id FROM unnest($2::text[], $3::uuid[]) AS i (session_id, request_id)
+ON CONFLICT DO NOTHING;
+
+-- name: claim_batch
+-- The oldest batch that nobody works on (or this one), under a lease.
+UPDATE score_batches b
+SET lease_token = gen_random_uuid(), lease_expires_at = now() + make_interval(secs => $1)
+FROM (
+    SELECT batch_id FROM score_batches
+    WHERE finished_at IS NULL AND (lease_token IS NULL OR lease_expires_at < now())
+        AND ($2::uuid IS NULL OR batch_id = $2)
+    ORDER BY created_at LIMIT 1
+    FOR UPDATE SKIP LOCKED
+) free
+WHERE b.batch_id = free.batch_id
+RETURNING b.*;
+
+-- name: renew_batch
+-- Keeps a batch's lease; no row where it is lost, or the batch was cancelled.
+UPDATE score_batches SET lease_expires_at = now() + make_interval(secs => $3)
+WHERE batch_id = $1 AND lease_token = $2 RETURNING batch_id;
+
+-- name: release_batch
+-- Lets others go on with a batch.
+UPDATE score_batches SET lease_token = NULL WHERE batch_id = $1 AND lease_token = $2;
+
+-- name: batch_listed
+-- All sessions of a batch are there.
+UPDATE score_batches SET state = 'publishing', lease_token = NULL
+WHERE batch_id = $1 AND lease_token = $2 AND state = 'listing' RETURNING batch_id;
+
+-- name: next_batch_items
+-- Sessions of a batch that are not published yet.
+SELECT session_id, request_id FROM score_batch_items
+WHERE batch_id = $1 AND published_at IS NULL ORDER BY session_id LIMIT $2;
+
+-- name: batch_items_published
+-- Kafka has acknowledged these sessions' requests.
+UPDATE score_batch_items SET published_at = now()
+WHERE batch_id = $1 AND session_id = ANY($2::text[]) AND published_at IS NULL;
+
+-- name: finish_batch
+-- The end of a batch.
+UPDATE score_batches SET state = $3, error_message = $4, finished_at = now(), lease_token = NULL
+WHERE batch_id = $1 AND lease_token = $2 RETURNING batch_id;
+
+-- name: cancel_batch
+-- Ends a batch: whoever works on it loses the lease, and somebody ends what waits.
+UPDATE score_batches SET state = 'cancelling', finished_at = NULL, lease_token = NULL
+WHERE batch_id = $1 AND state IN ('listing', 'publishing', 'completed') RETURNING batch_id;
+
+-- name: batch_waiting
+-- Up to $2 requests of a batch that wait.
+SELECT request_id FROM score_batch_items JOIN score_requests r USING (request_id)
+WHERE batch_id = $1 AND published_at IS NOT NULL AND r.state = 'pending' LIMIT $2;
+
+-- name: batch_on_its_way
+-- Whether something of a batch was published a short time ago and is not stored yet.
+SELECT EXISTS (
+    SELECT FROM score_batch_items i
+    WHERE batch_id = $1 AND published_at > now() - interval '1 minute'
+        AND NOT EXISTS (SELECT FROM score_requests r WHERE r.request_id = i.request_id));
+
+-- name: batch_known
+-- The current scores of these sessions.
+SELECT session_id, judge_profile_id AS profile_id, criteria_hash, total_score,
+    classification_label AS label, judge_skipped
+FROM session_scores WHERE is_current AND session_id = ANY($1::text[])
+ORDER BY session_id, scored_at DESC;
+
+-- name: batch_mean_usd
+-- What the latest scores under these criteria cost on average; null where none has a known cost.
+SELECT avg(judge_cost_usd) AS usd FROM (
+    SELECT judge_cost_usd FROM session_scores
+    WHERE criteria_hash = $2 AND judge_profile_id = $1 AND judge_cost_usd IS NOT NULL
+    LIMIT 200) latest;
+
+-- name: batch_by_id
+-- One batch.
+SELECT * FROM score_batches WHERE batch_id = $1;
+
+-- name: batches
+-- Batches that were made before $1 (null: all), the newest first.
+SELECT * FROM score_batches WHERE $1::timestamptz IS NULL OR created_at < $1
+ORDER BY created_at DESC, batch_id LIMIT $2;
+
+-- name: batch_progress
+-- How far a batch is: its sessions, how many are published, and what became of their requests.
+SELECT count(*) AS sessions, count(i.published_at) AS published,
+    count(*) FILTER (WHERE r.state = 'pending') AS pending,
+    count(*) FILTER (WHERE r.state = 'in_progress') AS in_progress,
+    count(*) FILTER (WHERE r.state = 'completed') AS completed,
+    count(*) FILTER (WHERE r.state = 'failed') AS failed,
+    count(*) FILTER (WHERE r.state = 'skipped') AS skipped,
+    count(*) FILTER (WHERE r.state = 'cancelled') AS cancelled
+FROM score_batch_items i LEFT JOIN score_requests r USING (request_id) WHERE i.batch_id = $1;

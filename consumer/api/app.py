@@ -15,7 +15,16 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from consumer import __version__
-from consumer.api import asking, events, overrides, problems, profiles, requests, scores
+from consumer.api import (
+    asking,
+    batches,
+    events,
+    overrides,
+    problems,
+    profiles,
+    requests,
+    scores,
+)
 from consumer.api.access import Gate
 from consumer.api.measure import Measured
 from consumer.api.ports import Ports
@@ -29,6 +38,7 @@ ROOMS = (
     requests.router,
     overrides.router,
     profiles.router,
+    batches.router,
     events.router,
 )
 ABOUT = """Ask for scores of agent sessions, read them, and put your own beside them.

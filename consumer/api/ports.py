@@ -12,6 +12,8 @@ from uuid import UUID
 from fastapi import Depends, Request
 
 from consumer.api.feed import Feed
+from consumer.batches import Batches as RunnersBatches
+from consumer.batches import NewBatch, Selecting
 from consumer.events import ScoreRequested
 from consumer.scoring.profile import Profile
 
@@ -100,6 +102,25 @@ class Overrides(Protocol):
         """A score's overrides, the newest first."""
 
 
+class Batches(RunnersBatches, Protocol):
+    """Many requests at once. Raises NotReachable."""
+
+    async def create(self, new: NewBatch) -> UUID:
+        """Stores a batch; somebody will work on it."""
+
+    async def batch(self, batch_id: UUID) -> Row | None:
+        """One batch."""
+
+    async def batches(self, *, before: datetime | None, limit: int) -> Sequence[Row]:
+        """Batches, the newest first."""
+
+    async def progress(self, batch_id: UUID) -> Row:
+        """How far it is."""
+
+    async def cancel(self, batch_id: UUID) -> bool:
+        """Has it ended; False where there is nothing to end."""
+
+
 class Asking(Protocol):
     """The way to intake."""
 
@@ -116,6 +137,8 @@ class Ports:
     asking: Asking
     overrides: Overrides
     profiles: Profiles
+    batches: Batches
+    selecting: Selecting
     feed: Feed
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, BaseModel
+from pydantic import BaseModel
 
 from consumer.api.access import Scope, needs
 from consumer.api.ports import Criteria, Row, Wired
 from consumer.api.problems import Problem
 from consumer.api.values import PREFIX, Limit, ProfileId, SessionPath
+from consumer.batches import Time
 
 router = APIRouter(prefix=PREFIX, tags=["scores"])
 
@@ -125,9 +126,7 @@ async def current_score(
 async def scores(
     session_id: SessionPath,
     wired: Wired,
-    before: Annotated[
-        AwareDatetime | None, Query(description="Only scores made before this time.")
-    ] = None,
+    before: Annotated[Time | None, Query(description="Only scores made before this time.")] = None,
     limit: Limit = 20,
 ) -> Scores:
     """All scores of the session, under whatever criteria, the newest first."""

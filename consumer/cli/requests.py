@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,14 +35,64 @@ def publish(
     profile: Annotated[str | None, typer.Option(help="Score by this profile.")] = None,
     priority: Annotated[int, typer.Option(min=0, max=9, help="9 first.")] = 5,
     triggered_by: Annotated[str, typer.Option(help="Who asks.")] = "cli",
+    from_history: Annotated[
+        bool, typer.Option("--from-history", help="Completed sessions of History, as a batch.")
+    ] = False,
+    since: Annotated[
+        datetime | None, typer.Option(help="With --from-history: started at or after (UTC).")
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option(help="With --from-history: started at or before (UTC).")
+    ] = None,
+    alert_type: Annotated[str | None, typer.Option(help="With --from-history.")] = None,
+    agent: Annotated[str | None, typer.Option(help="With --from-history.")] = None,
+    band: Annotated[
+        list[str] | None,
+        typer.Option(help="With --from-history: whose score is in this band; may be repeated."),
+    ] = None,
+    not_current: Annotated[
+        bool,
+        typer.Option("--not-current", help="With --from-history: not scored under these criteria."),
+    ] = False,
+    rate: Annotated[
+        float | None, typer.Option(min=0.01, help="With --from-history: requests a second.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --from-history: how many, and the cost.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Ask for scores: publish score.requested, and wait until Kafka has acknowledged it.
 
-    Example: `score-consumer publish my-session --priority 9`
+    Examples: `score-consumer publish my-session --priority 9`;
+    `score-consumer publish --from-history --since 2026-11-01 --not-current --dry-run`
     """
     from consumer import requesting
 
+    selection = {
+        "start": since and since.replace(tzinfo=UTC),
+        "end": until and until.replace(tzinfo=UTC),
+        "alert_type": alert_type,
+        "agent": agent,
+        "bands": tuple(band or ()),
+        "not_current": not_current,
+    }
+    if from_history:
+        from consumer.cli import history
+
+        if sessions or file is not None:
+            raise ConfigError(["--from-history: give neither session ids nor --file with it"])
+        how = history.How(
+            profile_id=profile,
+            force_rescore=force,
+            priority=priority,
+            per_second=rate,
+            created_by=triggered_by,
+        )
+        history.publish(selection, how, dry_run=dry_run, as_json=as_json)
+        return
+    if any(selection.values()) or rate is not None or dry_run:
+        raise ConfigError(["filters, --rate and --dry-run are for --from-history"])
     settings = settings_now()
     requests = _requests(
         sessions or [],

@@ -30,6 +30,8 @@ TotalOf = Callable[[Verdict], int]
 # Samples of one request by their place, for its next attempt: they are paid for.
 _Kept = dict[int, Sample]
 MAX_KEPT_REQUESTS = 1000
+# What a prompt has beside its session: the template, the criteria, the tools that there were.
+PROMPT_TOKENS = 8000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,25 @@ class Judge:
             )
             use = Expected(input_tokens=read, output_tokens=provider.max_output_tokens, usd=usd)
             yield from [use] * profile.judge.samples
+
+    def most_usd(self, profile: Profile, tokens: int | None) -> float | None:
+        """What judging a session of so many tokens costs at most; unknown: as many as fit. None
+        where a judge is missing, or its price.
+        """
+        if not self.knows(profile):
+            return None
+        costs = [self._most_usd(member, tokens) for member in self._members(profile)]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) * profile.judge.samples if len(known) == len(costs) else None
+
+    def _most_usd(self, member: Member, tokens: int | None) -> float | None:
+        fits = member.budget_tokens
+        return self.prices.cost_usd(
+            provider=member.provider.name,
+            model=member.provider.model,
+            input_tokens=fits if tokens is None else min(tokens + PROMPT_TOKENS, fits),
+            output_tokens=member.provider.max_output_tokens,
+        )
 
     def observe(self) -> None:
         """The state of every line as metrics."""

@@ -20,7 +20,7 @@ from consumer.edges.postgres.store import Store
 from consumer.judge.panel import Judge
 from consumer.profiles import ProfileBook
 from consumer.resources import resource
-from consumer.serving import Serving
+from consumer.serving import Serving, open_history
 from consumer.settings import Settings
 from tests.integration.builders import addresses_of, opened_store
 from tests.support.servers import KafkaServer
@@ -62,7 +62,12 @@ async def serving(
             kept=store,
         )
         parts = Serving(
-            settings=chosen, store=store, profiles=profiles, producer=producer, stopping=stopping
+            settings=chosen,
+            store=store,
+            profiles=profiles,
+            producer=producer,
+            history=await open_history(chosen, shipped, stack),
+            stopping=stopping,
         )
         served = await parts.open(stack)
         app = served.app

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from urllib.parse import quote
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote, urlencode
 
 import httpx
 
 from consumer import metrics
+from consumer.batches import Listed
 from consumer.edges.history.tarsy_python_shape import (
     Detail,
     FinalAnalysis,
+    SessionPage,
+    listed,
     parse,
     session,
 )
@@ -27,6 +31,8 @@ from consumer.errors import (
 from consumer.scoring.session import Session
 
 BASE_PATH = "/api/v1/history"
+PAGE_SIZE = 100  # what the service gives at most
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COMPLETED = "completed"
 RUNNING = frozenset({"pending", "in_progress", "paused", "canceling"})
 ENDED = frozenset({"failed", "cancelled", "timed_out"})
@@ -46,17 +52,37 @@ class TarsyPythonHistory:
     async def fetch(self, session_id: str) -> Session:
         """See ports.History."""
         place = f"{BASE_PATH}/sessions/{quote(session_id, safe='')}"
-        detail = parse(Detail, await self._get(place, session_id))
+        missing = f"the History Service knows no session {session_id!r}"
+        detail = parse(Detail, await self._get(place, missing))
         if detail.session_id != session_id:
             raise HistoryInvalid(f"session_id: asked for {session_id!r}, got {detail.session_id!r}")
         _require_completed(detail)
         final_analysis = detail.final_analysis
         if final_analysis is None:
-            answer = await self._get(f"{place}/final-analysis", session_id)
+            answer = await self._get(f"{place}/final-analysis", missing)
             final_analysis = parse(FinalAnalysis, answer).final_analysis
         return session(detail, final_analysis=final_analysis, labels=self.labels)
 
-    async def _get(self, path: str, session_id: str) -> bytes:
+    async def pages(
+        self, *, start: datetime | None, end: datetime, alert_type: str | None
+    ) -> AsyncIterator[list[Listed]]:
+        """See batches.Sessions. Sessions that nobody could ask for, because of their ids, are left
+        out; one that completes while pages are read may move another past us: it is the next run's.
+        """
+        query: dict[str, str | int] = {"status": COMPLETED, "end_date_us": _microseconds(end)}
+        if start is not None:
+            query["start_date_us"] = _microseconds(start)
+        if alert_type is not None:
+            query["alert_type"] = alert_type
+        number, of = 1, 1
+        while number <= of:
+            asked = urlencode(query | {"page": number, "page_size": PAGE_SIZE})
+            answer = await self._get(f"{BASE_PATH}/sessions?{asked}", "it lists no sessions")
+            page = parse(SessionPage, answer)
+            yield [listed(one, self.labels) for one in page.sessions if one.can_be_asked_for]
+            number, of = number + 1, page.pagination.total_pages
+
+    async def _get(self, path: str, missing: str) -> bytes:
         with metrics.history_call():
             try:
                 # httpx's own limits are for each read: a server that drips would pass them.
@@ -64,7 +90,7 @@ class TarsyPythonHistory:
                     asyncio.timeout(self.timeout_s),
                     self.client.stream("GET", path) as response,
                 ):
-                    _require_ok(response, session_id)
+                    _require_ok(response, missing)
                     return await self._body(response)
             except (httpx.HTTPError, TimeoutError) as error:
                 raise HistoryUnavailable(
@@ -83,12 +109,16 @@ class TarsyPythonHistory:
         return b"".join(chunks)
 
 
-def _require_ok(response: httpx.Response, session_id: str) -> None:
+def _microseconds(time: datetime) -> int:
+    return (time - EPOCH) // timedelta(microseconds=1)
+
+
+def _require_ok(response: httpx.Response, missing: str) -> None:
     code = response.status_code
     if code == httpx.codes.OK:
         return
     if code == httpx.codes.NOT_FOUND:
-        raise SessionNotFound(f"the History Service knows no session {session_id!r}")
+        raise SessionNotFound(missing)
     if code >= 500 or code in {401, 403, 408, 425, 429}:
         raise HistoryUnavailable(
             f"the History Service answers {code}", retry_after=retry_after_s(response.headers)

@@ -12,8 +12,10 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from consumer.batches import Listed
 from consumer.edges.history.conversation import Thread, conversation, woven
 from consumer.errors import HistoryInvalid
+from consumer.events import SESSION_ID_PATTERN
 from consumer.scoring.profile import describe
 from consumer.scoring.session import (
     AvailableTool,
@@ -136,7 +138,29 @@ class FinalAnalysis(_Shape):
     final_analysis: str | None
 
 
-ShapeT = TypeVar("ShapeT", Detail, FinalAnalysis)
+class _Overview(_Shape):
+    session_id: str
+    alert_type: str | None = None
+    agent_type: str | None = None
+    session_total_tokens: Figure | None = None
+
+    @property
+    def can_be_asked_for(self) -> bool:
+        return re.fullmatch(SESSION_ID_PATTERN, self.session_id) is not None
+
+
+class _Pagination(_Shape):
+    total_pages: int
+
+
+class SessionPage(_Shape):
+    """A page of the list of sessions."""
+
+    sessions: tuple[_Overview, ...]
+    pagination: _Pagination
+
+
+ShapeT = TypeVar("ShapeT", Detail, FinalAnalysis, SessionPage)
 
 
 def parse(shape: type[ShapeT], body: bytes) -> ShapeT:
@@ -172,6 +196,16 @@ def session(detail: Detail, *, final_analysis: str | None, labels: Mapping[str, 
         output_tokens=detail.session_output_tokens,
         total_tokens=detail.session_total_tokens,
         duration_ms=detail.duration_ms,
+    )
+
+
+def listed(overview: _Overview, labels: Mapping[str, str]) -> Listed:
+    """A session as the list shows it. Its metadata is not there: the alert type tells the label."""
+    return Listed(
+        session_id=overview.session_id,
+        agent=overview.agent_type,
+        label=labels.get(overview.alert_type or "", DEFAULT_LABEL),
+        tokens=overview.session_total_tokens,
     )
 
 
