@@ -6,6 +6,7 @@ worker                claims requests, runs the pipeline, stores its outcome
 pipeline              one request, from session to outcome
 judge/, limits/       asking a judge, and how much a provider can bear
 scoring/              the pure rules: the same session and verdict always give the same score
+analytics/            what many scores tell: reports and scorecards
 outgoing, relay       the outbox, and its way to Kafka
 edges/                history, judge providers, postgres, kafka: thin translations
 app, judges, cli/     the only places that wire things together

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from consumer.api.ports import Ports
+    from consumer.edges.postgres.analytics import StoredAnalytics
 
 Loop = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
@@ -74,15 +75,18 @@ class Serving:
     def _build(self, pool: Pool[Any], where: str) -> Served:
         from consumer.api.access import Gate  # noqa: PLC0415
         from consumer.api.app import build  # noqa: PLC0415
+        from consumer.api.rollup import RollUp  # noqa: PLC0415
+        from consumer.edges.postgres.analytics import StoredAnalytics  # noqa: PLC0415
 
-        ports = self._ports(pool, where)
+        analytics = StoredAnalytics(pool, where=where)
+        ports = self._ports(pool, where, analytics)
         settings = self.settings
         gate = Gate(tokens=settings.tokens, writes_per_minute=settings.api_writes_per_minute)
         app = build(ports, gate=gate, origins=settings.cors_origins)
         runner = Runner(ports.batches, ports.selecting, ports.asking, self.store)
-        return Served(app=app, loops=[ports.feed.run, runner.run])
+        return Served(app=app, loops=[ports.feed.run, runner.run, RollUp(days=analytics).run])
 
-    def _ports(self, pool: Pool[Any], where: str) -> Ports:
+    def _ports(self, pool: Pool[Any], where: str, analytics: StoredAnalytics) -> Ports:
         from consumer.api.feed import Feed  # noqa: PLC0415
         from consumer.api.ports import Ports  # noqa: PLC0415
         from consumer.edges.postgres.answers import StoredAnswers  # noqa: PLC0415
@@ -93,6 +97,8 @@ class Serving:
         return Ports(
             answers=StoredAnswers(pool, where=where, store=self.store),
             overrides=StoredOverrides(pool, where=where, store=self.store),
+            cards=analytics,
+            figures=analytics,
             criteria=self.profiles,
             profiles=StoredProfiles(pool, where=where),
             asking=KafkaAsking(

@@ -312,6 +312,303 @@ SELECT * FROM score_requests WHERE session_id = $1 ORDER BY received_at DESC LIM
 -- A session's current scores, one a profile, with all that belongs to them.
 SELECT * FROM score_cards WHERE session_id = $1 AND is_current ORDER BY scored_at DESC;
 
+-- name: scorecards
+-- A page of scorecards below $12 and $13, the newest first: scores ($17: of these only), and (where
+-- $15) requests that have none. Planned for its parameters: those that are null cost nothing. $14
+-- null: all, for exports.
+WITH latest_override AS NOT MATERIALIZED (
+    SELECT score_id, override_score FROM score_overrides o
+    WHERE NOT EXISTS (SELECT FROM score_overrides later
+                      WHERE later.score_id = o.score_id AND later.seq > o.seq)
+), page AS (
+    SELECT at, id, scored FROM (
+        (SELECT scored_at AS at, score_id AS id, true AS scored FROM session_scores s
+         WHERE ($8::text IS NULL OR $8 = 'completed')
+            AND ($1::text IS NULL OR session_id = $1) AND ($2::text IS NULL OR agent = $2)
+            AND ($3::text IS NULL OR classification_label = $3)
+            AND ($4::text IS NULL OR agent_model = $4)
+            AND ($5::text IS NULL OR judge_profile_id = $5)
+            AND ($6::text IS NULL OR criteria_hash = $6::bpchar)
+            AND ($7::text IS NULL OR (score_band(total_score) = $7 AND NOT EXISTS (
+                SELECT FROM score_overrides o WHERE o.score_id = s.score_id)))
+            AND ($9::timestamptz IS NULL OR scored_at >= $9)
+            AND ($10::timestamptz IS NULL OR scored_at < $10)
+            AND ($11::text IS NULL OR to_tsvector('simple', coalesce(score_reasoning, ''))
+                @@ plainto_tsquery('simple', $11))
+            AND ($12::timestamptz IS NULL OR (scored_at, score_id) < ($12, $13::uuid))
+            AND ($16::boolean OR is_current)
+            AND ($17::uuid[] IS NULL OR score_id = ANY ($17))
+         ORDER BY scored_at DESC, score_id DESC LIMIT $14)
+        UNION ALL
+        -- A band is the override's, where there is one.
+        (SELECT scored_at, score_id, true FROM latest_override o JOIN session_scores s USING (score_id)
+         WHERE $7 IS NOT NULL AND score_band(override_score) = $7 AND ($8 IS NULL OR $8 = 'completed')
+            AND ($1 IS NULL OR session_id = $1) AND ($2 IS NULL OR agent = $2)
+            AND ($3 IS NULL OR classification_label = $3) AND ($4 IS NULL OR agent_model = $4)
+            AND ($5 IS NULL OR judge_profile_id = $5) AND ($6 IS NULL OR criteria_hash = $6::bpchar)
+            AND ($9 IS NULL OR scored_at >= $9) AND ($10 IS NULL OR scored_at < $10)
+            AND ($11 IS NULL OR to_tsvector('simple', coalesce(score_reasoning, ''))
+                @@ plainto_tsquery('simple', $11))
+            AND ($12 IS NULL OR (scored_at, score_id) < ($12, $13))
+            AND ($16 OR is_current) AND ($17 IS NULL OR score_id = ANY ($17))
+         ORDER BY scored_at DESC, score_id DESC LIMIT $14)
+        UNION ALL
+        (SELECT received_at, request_id, false FROM score_requests
+         WHERE $15::boolean AND ($8 IS NULL OR $8 = 'pending') AND state = 'pending'
+            AND ($1 IS NULL OR session_id = $1) AND ($5 IS NULL OR profile_id = $5)
+            AND ($9 IS NULL OR received_at >= $9) AND ($10 IS NULL OR received_at < $10)
+            AND ($12 IS NULL OR (received_at, request_id) < ($12, $13))
+         ORDER BY received_at DESC, request_id DESC LIMIT $14)
+        UNION ALL
+        (SELECT received_at, request_id, false FROM score_requests
+         WHERE $15 AND ($8 IS NULL OR $8 = 'in_progress') AND state = 'in_progress'
+            AND ($1 IS NULL OR session_id = $1) AND ($5 IS NULL OR $5 IN (profile_id, scoring_profile_id))
+            AND ($9 IS NULL OR received_at >= $9) AND ($10 IS NULL OR received_at < $10)
+            AND ($12 IS NULL OR (received_at, request_id) < ($12, $13))
+         ORDER BY received_at DESC, request_id DESC LIMIT $14)
+        UNION ALL
+        (SELECT received_at, request_id, false FROM score_requests
+         WHERE $15 AND ($8 IS NULL OR state = $8) AND state IN ('failed', 'skipped', 'cancelled')
+            AND ($1 IS NULL OR session_id = $1) AND ($5 IS NULL OR profile_id = $5)
+            AND ($9 IS NULL OR received_at >= $9) AND ($10 IS NULL OR received_at < $10)
+            AND ($12 IS NULL OR (received_at, request_id) < ($12, $13))
+         ORDER BY received_at DESC, request_id DESC LIMIT $14)
+    ) found
+    ORDER BY at DESC, id DESC LIMIT $14
+)
+SELECT page.at, page.id, CASE WHEN scored THEN 'completed' ELSE r.state END AS state,
+    coalesce(s.session_id, r.session_id) AS session_id, s.score_id,
+    coalesce(s.request_id, r.request_id) AS request_id,
+    coalesce(s.judge_profile_id, r.scoring_profile_id, r.profile_id) AS profile_id,
+    s.judge_profile_version AS profile_version, s.method, s.criteria_hash, s.is_current,
+    s.classification_label AS label, s.agent, s.agent_provider, s.agent_model,
+    coalesce(o.override_score, s.total_score) AS score, s.total_score, o.override_score,
+    o.annotator AS override_by, score_band(coalesce(o.override_score, s.total_score)) AS band,
+    s.ranking, s.confidence, s.disqualified, s.disqualifier_triggered,
+    (s.gate ->> 'passed')::boolean AS gate_passed, s.quality_risk, s.score_breakdown,
+    s.score_reasoning,
+    CASE WHEN scored THEN ARRAY(SELECT tool_name FROM score_missing_tools t
+                                WHERE t.score_id = page.id ORDER BY t.id) END AS missing_tools,
+    (s.tool_report ->> 'effectiveness')::integer AS tool_effectiveness,
+    s.injection_suspected, s.judge_provider, s.judge_model, s.judge_cost_usd, s.session_cost_usd,
+    s.session_total_tokens, s.session_duration_ms,
+    coalesce(s.scored_triggered_by, r.triggered_by) AS triggered_by, r.error_code, r.error_message
+FROM page
+-- One by one (OFFSET 0), so that the first of many is there at once.
+LEFT JOIN LATERAL (SELECT * FROM session_scores s
+                   WHERE s.score_id = page.id AND scored OFFSET 0) s ON true
+LEFT JOIN LATERAL (SELECT * FROM score_requests r
+                   WHERE r.request_id = page.id AND NOT scored OFFSET 0) r ON true
+LEFT JOIN LATERAL (SELECT override_score, annotator FROM score_overrides o
+                   WHERE o.score_id = page.id AND scored ORDER BY o.seq DESC LIMIT 1) o ON true
+ORDER BY at DESC, id DESC;
+
+-- name: scores_with_words
+-- Up to $10 scores whose reasoning matches $1, in no order. Only quick by the index of words.
+SELECT score_id FROM session_scores
+WHERE to_tsvector('simple', coalesce(score_reasoning, '')) @@ plainto_tsquery('simple', $1)
+    AND ($2::text IS NULL OR session_id = $2) AND ($3::text IS NULL OR agent = $3)
+    AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent_model = $5)
+    AND ($6::text IS NULL OR judge_profile_id = $6) AND ($7::text IS NULL OR criteria_hash = $7::bpchar)
+    AND ($8::timestamptz IS NULL OR scored_at >= $8) AND ($9::timestamptz IS NULL OR scored_at < $9)
+LIMIT $10;
+
+-- name: report_trend
+-- Averages and bands by day. Of all reports: UTC days $1 to $2, profile $3, label $4, agent $5, model $6.
+SELECT day, sum(counted)::bigint AS scores, sum(total_sum)::bigint AS total_sum,
+    sum(stored_sum)::bigint AS stored_sum, sum(overridden)::bigint AS overridden,
+    sum(disqualified)::bigint AS disqualified, sum(gate_failed)::bigint AS gate_failed,
+    sum(failed)::bigint AS failed, sum(weak)::bigint AS weak, sum(adequate)::bigint AS adequate,
+    sum(good)::bigint AS good, sum(near_perfect)::bigint AS near_perfect
+FROM score_figures
+WHERE is_current AND day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
+    AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
+    AND ($6::text IS NULL OR agent_model = $6)
+GROUP BY day ORDER BY day;
+
+-- name: report_distribution
+-- Bands, with and without overrides, and what is counted apart.
+SELECT coalesce(sum(counted), 0)::bigint AS scores, coalesce(sum(overridden), 0)::bigint AS overridden,
+    coalesce(sum(disqualified), 0)::bigint AS disqualified,
+    coalesce(sum(gate_failed), 0)::bigint AS gate_failed,
+    coalesce(sum(failed), 0)::bigint AS failed, coalesce(sum(weak), 0)::bigint AS weak,
+    coalesce(sum(adequate), 0)::bigint AS adequate, coalesce(sum(good), 0)::bigint AS good,
+    coalesce(sum(near_perfect), 0)::bigint AS near_perfect,
+    coalesce(sum(stored_failed), 0)::bigint AS stored_failed,
+    coalesce(sum(stored_weak), 0)::bigint AS stored_weak,
+    coalesce(sum(stored_adequate), 0)::bigint AS stored_adequate,
+    coalesce(sum(stored_good), 0)::bigint AS stored_good,
+    coalesce(sum(stored_near_perfect), 0)::bigint AS stored_near_perfect,
+    coalesce(sum(judged), 0)::bigint AS judged
+FROM score_figures
+WHERE is_current AND day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
+    AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
+    AND ($6::text IS NULL OR agent_model = $6);
+
+-- name: report_criteria_bands
+-- Bands by criterion.
+SELECT judge_profile_id AS profile, criterion, sum(scores)::bigint AS scores,
+    sum(not_applicable)::bigint AS not_applicable, sum(score_sum) AS score_sum,
+    sum(failed)::bigint AS failed, sum(weak)::bigint AS weak, sum(adequate)::bigint AS adequate,
+    sum(good)::bigint AS good, sum(near_perfect)::bigint AS near_perfect
+FROM criterion_figures
+WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
+    AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
+    AND ($6::text IS NULL OR agent_model = $6)
+GROUP BY 1, 2 ORDER BY 1, 2;
+
+-- name: report_missing_tools
+-- Tools that judges missed, by how many scores name them, up to $7; of availability $8, if given.
+SELECT tool_name, sum(scores)::bigint AS scores, sum(exists_unused)::bigint AS exists_unused,
+    sum(exists_used)::bigint AS exists_used, sum(does_not_exist)::bigint AS does_not_exist,
+    sum(unknown)::bigint AS unknown, count(*) AS agents, max(last_day) AS last_day
+FROM (
+    SELECT tool_name, agent, sum(scores) AS scores, max(day) AS last_day,
+        coalesce(sum(scores) FILTER (WHERE availability = 'exists_unused'), 0) AS exists_unused,
+        coalesce(sum(scores) FILTER (WHERE availability = 'exists_used'), 0) AS exists_used,
+        coalesce(sum(scores) FILTER (WHERE availability = 'does_not_exist'), 0) AS does_not_exist,
+        coalesce(sum(scores) FILTER (WHERE availability = 'unknown'), 0) AS unknown
+    FROM missing_tool_figures
+    WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
+        AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
+        AND ($6::text IS NULL OR agent_model = $6) AND ($8::text IS NULL OR availability = $8)
+    GROUP BY tool_name, agent
+) by_agent
+GROUP BY tool_name ORDER BY 2 DESC, 1 LIMIT $7;
+
+-- name: report_approaches
+-- Alternative approaches by how many scores name them, up to $7.
+SELECT name, sum(scores)::bigint AS scores, sum(steps)::double precision / sum(scores) AS average_steps,
+    max(day) AS last_day, max(example_score_id) AS example_score_id
+FROM approach_figures
+WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
+    AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
+    AND ($6::text IS NULL OR agent_model = $6)
+GROUP BY name ORDER BY 2 DESC, 1 LIMIT $7;
+
+-- name: report_criteria
+-- Which criteria scores were made by, the newest first.
+SELECT judge_profile_id AS profile, criteria_hash, first_scored_at, last_scored_at, scores,
+    current_scores, created_at AS registered_at
+FROM (
+    SELECT judge_profile_id, criteria_hash, min(first_scored_at) AS first_scored_at,
+        max(last_scored_at) AS last_scored_at, sum(scores)::bigint AS scores,
+        coalesce(sum(scores) FILTER (WHERE is_current), 0)::bigint AS current_scores
+    FROM score_figures
+    WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
+        AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
+        AND ($6::text IS NULL OR agent_model = $6)
+    GROUP BY 1, 2
+) scored
+LEFT JOIN LATERAL (SELECT created_at FROM scoring_criteria_definitions d
+                   WHERE d.criteria_hash = scored.criteria_hash::bpchar) known ON true
+ORDER BY profile, last_scored_at DESC, criteria_hash;
+
+-- name: report_models
+-- The newest runs of agents, up to $7, as columns of each model.
+SELECT agent_provider AS provider, agent_model AS model, array_agg(total) AS scores,
+    array_agg(session_cost_usd) AS costs_usd,
+    array_agg(session_total_tokens::double precision) AS tokens,
+    array_agg(session_duration_ms::double precision) AS durations_ms, min(scored_at) AS since
+FROM (
+    SELECT * FROM model_comparison_runs
+    WHERE scored_at >= day_starts($1) AND scored_at < day_starts($2::date + 1)
+        AND ($3::text IS NULL OR judge_profile_id = $3)
+        AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
+        AND ($6::text IS NULL OR agent_model = $6)
+    ORDER BY scored_at DESC, score_id DESC LIMIT $7
+) newest
+GROUP BY 1, 2 ORDER BY 2, 1;
+
+-- name: report_models_counted
+-- How many runs there are of each model, and how many are counted apart.
+SELECT agent_provider AS provider, agent_model AS model, sum(counted)::bigint AS runs,
+    sum(disqualified)::bigint AS disqualified, sum(gate_failed)::bigint AS gate_failed
+FROM score_figures
+WHERE is_current AND day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
+    AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
+    AND ($6::text IS NULL OR agent_model = $6)
+GROUP BY 1, 2;
+
+-- name: report_tools
+-- What became of agents' tool calls.
+SELECT agent, sum(sessions)::bigint AS sessions, sum(calls)::bigint AS calls,
+    sum(failed)::bigint AS failed, sum(corrections)::bigint AS corrections,
+    sum(repeated)::bigint AS repeated, sum(wasted)::bigint AS wasted,
+    sum(wasted_tokens)::bigint AS wasted_tokens, sum(wasted_cost_usd) AS wasted_cost_usd,
+    sum(wasted_cost_unknown)::bigint AS wasted_cost_unknown,
+    sum(effectiveness_sum)::double precision / sum(sessions) AS average_effectiveness
+FROM tool_use_figures
+WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
+    AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
+    AND ($6::text IS NULL OR agent_model = $6)
+GROUP BY agent ORDER BY agent;
+
+-- name: session_tool_report
+-- The tool report of a session's newest score, which is the same by any profile.
+SELECT score_id, scored_at, tool_report FROM session_scores
+WHERE session_id = $1 ORDER BY scored_at DESC LIMIT 1;
+
+-- name: report_cost
+-- What judges used for scores, by day and model; all scores count, for all were paid for.
+SELECT day, judge_provider AS provider, judge_model AS model, sum(judged)::bigint AS scores,
+    sum(judge_samples)::bigint AS samples, sum(judge_input_tokens)::bigint AS input_tokens,
+    sum(judge_output_tokens)::bigint AS output_tokens, sum(judge_cost_usd) AS cost_usd,
+    sum(judge_cost_unknown)::bigint AS cost_unknown
+FROM score_figures
+WHERE judged > 0 AND day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
+    AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
+    AND ($6::text IS NULL OR agent_model = $6)
+GROUP BY 1, 2, 3 ORDER BY 1, 2, 3;
+
+-- name: report_booked
+-- What was booked on each day and provider that has a cap, calls that led to no score included.
+SELECT day, provider, cap_usd::double precision AS cap_usd, spent_usd::double precision AS spent_usd
+FROM judge_spend WHERE day BETWEEN $1 AND $2 ORDER BY day, provider;
+
+-- name: report_agreement
+-- Totals and what humans gave instead, in the newest override of each score, up to $7 of these days.
+SELECT coalesce(array_agg(total_score), '{}') AS totals,
+    coalesce(array_agg(override_score), '{}') AS overrides
+FROM (
+    SELECT s.total_score, o.override_score
+    FROM score_overrides o JOIN session_scores s USING (score_id)
+    WHERE o.created_at >= day_starts($1) AND o.created_at < day_starts($2::date + 1)
+        AND NOT EXISTS (SELECT FROM score_overrides later
+                        WHERE later.score_id = o.score_id AND later.seq > o.seq)
+        AND ($3::text IS NULL OR judge_profile_id = $3)
+        AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
+        AND ($6::text IS NULL OR agent_model = $6)
+    ORDER BY o.created_at DESC LIMIT $7
+) newest;
+
+-- name: days_to_roll_up
+-- Up to $1 finished days whose figures are to be counted, the oldest first. An hour is longer than any
+-- transaction: whatever belongs to such a day is there, or will open it again.
+SELECT day FROM open_days
+WHERE day_starts(day + 1) < now() - interval '1 hour' ORDER BY day LIMIT $1;
+
+-- name: lock_day
+-- Waits for all who are changing scores of day $1, and keeps others from it until we are done.
+SELECT pg_advisory_xact_lock(715517, $1::date - date '2000-01-01');
+
+-- name: roll_up_day
+-- Counts and keeps the figures of day $1.
+WITH known AS (
+    INSERT INTO rollup_days (day, rolled_up_at) VALUES ($1::date, now())
+    ON CONFLICT (day) DO UPDATE SET rolled_up_at = now()
+), former_scores AS (DELETE FROM score_rollup WHERE day = $1),
+former_criteria AS (DELETE FROM criterion_rollup WHERE day = $1),
+former_tools AS (DELETE FROM missing_tool_rollup WHERE day = $1),
+former_approaches AS (DELETE FROM approach_rollup WHERE day = $1),
+former_use AS (DELETE FROM tool_use_rollup WHERE day = $1),
+scores AS (INSERT INTO score_rollup SELECT * FROM count_scores($1)),
+criteria AS (INSERT INTO criterion_rollup SELECT * FROM count_criteria($1)),
+tools AS (INSERT INTO missing_tool_rollup SELECT * FROM count_missing_tools($1)),
+approaches AS (INSERT INTO approach_rollup SELECT * FROM count_approaches($1)),
+tool_use AS (INSERT INTO tool_use_rollup SELECT * FROM count_tool_use($1))
+SELECT;
+
 -- name: reserve_spend
 -- Reserves $3 USD of provider $1's day under cap $2, for request $4 under lease $5; answers whether
 -- the lease is ours, and the reservation where there was room. Who comes second to the day's row

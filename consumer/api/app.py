@@ -22,7 +22,9 @@ from consumer.api import (
     overrides,
     problems,
     profiles,
+    reports,
     requests,
+    scorecards,
     scores,
 )
 from consumer.api.access import Gate
@@ -40,6 +42,8 @@ ROOMS = (
     profiles.router,
     batches.router,
     events.router,
+    scorecards.router,
+    reports.router,
 )
 ABOUT = """Ask for scores of agent sessions, read them, and put your own beside them.
 

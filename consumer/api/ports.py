@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Protocol
@@ -11,6 +11,8 @@ from uuid import UUID
 
 from fastapi import Depends, Request
 
+from consumer.analytics.reports import Figures
+from consumer.analytics.selection import CardFilter, Cursor
 from consumer.api.feed import Feed
 from consumer.batches import Batches as RunnersBatches
 from consumer.batches import NewBatch, Selecting
@@ -121,6 +123,21 @@ class Batches(RunnersBatches, Protocol):
         """Has it ended; False where there is nothing to end."""
 
 
+class Cards(Protocol):
+    """Scorecards, the newest first. Raises NotReachable."""
+
+    async def scorecards(
+        self, wanted: CardFilter, *, below: Cursor | None, limit: int
+    ) -> Sequence[Row]:
+        """Up to `limit` cards, from below the cursor on."""
+
+    def export(self, wanted: CardFilter) -> AsyncIterator[Sequence[Row]]:
+        """All cards, batch by batch, as they were when it began."""
+
+    async def session_tools(self, session_id: str) -> Row | None:
+        """The tool report of a session's newest score; None where it has none."""
+
+
 class Asking(Protocol):
     """The way to intake."""
 
@@ -139,6 +156,8 @@ class Ports:
     profiles: Profiles
     batches: Batches
     selecting: Selecting
+    cards: Cards
+    figures: Figures
     feed: Feed
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import UTC, date, datetime
+from typing import Annotated, TypeVar
 
 from fastapi import Path, Query
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
 
 from consumer.events import SESSION_ID_PATTERN
 
@@ -34,3 +35,23 @@ Reason = Annotated[
         pattern=r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$",
     ),
 ]
+# What filters compare with: names that others gave. Without control characters, which no name has.
+Name = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,255}$")]
+
+T = TypeVar("T", date, datetime)
+
+
+def _sensible(value: T) -> T:
+    """Further away, time zones and calendars of others have no such time."""
+    if not 1970 <= value.year < 3000:
+        raise ValueError("must be from 1970 to 2999")
+    return value
+
+
+Day = Annotated[date, AfterValidator(_sensible)]
+Time = Annotated[AwareDatetime, AfterValidator(_sensible)]
+
+
+def utc_today() -> date:
+    """The day that it is for reports."""
+    return datetime.now(UTC).date()

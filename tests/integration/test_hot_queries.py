@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
@@ -14,6 +11,7 @@ import pytest_asyncio
 from consumer.edges.postgres.store import load_queries
 from consumer.resources import resource
 from tests.integration.builders import execute, migrated_database
+from tests.support.plans import Plan, plan_of
 from tests.support.servers import PostgresServer
 
 # A busy table: mostly answered, a few thousand waiting, some of them for others, some under way.
@@ -80,15 +78,6 @@ INCOMING = """ARRAY[gen_random_uuid()], ARRAY['s15001'], ARRAY[NULL]::text[], AR
     ARRAY[NULL]::text[], ARRAY[NULL]::text[]"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What a query was planned to do."""
-
-    indexes: set[str]
-    scanned: set[str]  # tables that are read from end to end
-    sorts: bool
-
-
 # Query, its parameters, the indexes that it is for, and whether a sort would be a surprise.
 HOT = {
     "claim": ("16, 'worker', 60, ARRAY['p1', 'p2']", {"score_requests_claim"}),
@@ -151,19 +140,4 @@ async def _plans(dsn: str, name: str, parameters: str) -> list[Plan]:
         texts = [await connection.fetchval(explain) for _ in range(BEFORE_IT_SETTLES + 1)]
     finally:
         await connection.close()
-    return [_plan(json.loads(text)[0]["Plan"]) for text in (texts[0], texts[-1])]
-
-
-def _plan(top: dict[str, Any]) -> Plan:
-    nodes = list(_nodes(top))
-    return Plan(
-        indexes={node["Index Name"] for node in nodes if "Index Name" in node},
-        scanned={node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan"},
-        sorts=any("Sort" in node["Node Type"] for node in nodes),
-    )
-
-
-def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", []):
-        yield from _nodes(child)
+    return [plan_of(text) for text in (texts[0], texts[-1])]
