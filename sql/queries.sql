@@ -769,7 +769,7 @@ WITH page AS (
     ORDER BY xid, seq LIMIT $4 + 1
 )
 SELECT page.xid::text AS xid, page.seq, one.n, page.kind, page.at, page.state, one.id,
-    coalesce(r.session_id, judged.session_id) AS session_id, r.profile_id, r.triggered_by, r.attempt,
+    coalesce(r.session_id, judged.session_id) AS session_id, r.profile_id, r.triggered_by,
     CASE WHEN r.state = page.state THEN r.error_code END AS error_code,
     CASE WHEN r.state = page.state THEN r.error_message END AS error_message,
     judged.score_id, judged.total_score, judged.judge_profile_id, o.override_score, o.annotator

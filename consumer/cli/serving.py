@@ -153,3 +153,31 @@ def demo(
             [f"the demo needs `pip install 'score-consumer[demo]'`: {error}"]
         ) from error
     raise SystemExit(asyncio.run(demo_show.run(once=once)))
+
+
+@app.command()
+def token(
+    name: Annotated[str, typer.Argument(help="Who has it.")],
+    scope: Annotated[
+        list[str] | None, typer.Option(help="read, score, override or admin; may be repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a bearer token for the HTTP API, and the entry of API_TOKENS that lets it in.
+
+    Example: `score-consumer token dashboard --scope read --scope score`. It is shown once.
+    """
+    import hashlib
+    import secrets
+
+    from consumer.api.tokens import parse_tokens
+
+    secret = secrets.token_urlsafe(32)
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    setting = f"{name}:{'+'.join(scope or ['read'])}:{digest}"
+    try:
+        parse_tokens(setting)
+    except ValueError as error:
+        raise ConfigError([str(error)]) from error
+    lines = [f"token    {secret}", f"setting  {setting}"]
+    tell({"token": secret, "setting": setting}, as_json, lines=lines)

@@ -51,7 +51,8 @@ def _change(row: Record) -> Change:
 
 
 def _request(row: Record) -> dict[str, Any]:
-    names = ("session_id", "profile_id", "triggered_by", "state", "attempt", "at")
+    names = ("session_id", "profile_id", "triggered_by", "state", "at")
+    # Of a request that is in another state by now, its error is that state's matter.
     more = ("error_code", "error_message")
     data = {"request_id": row["id"], **{name: row[name] for name in names}}
     data |= {name: row[name] for name in more if row[name] is not None}
