@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from enum import StrEnum
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -18,22 +17,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from consumer.analytics.agreement import Agreement, agreement
 from consumer.analytics.models import ModelFigures, Runs, compare
-from consumer.analytics.selection import Selection
+from consumer.analytics.selection import Availability, Selection
 
 # More runs make no figure surer that anyone can see; they would only take time.
 NEWEST_RUNS = 20_000
 NEWEST_OVERRIDES = 2_000
 
 Rows = Sequence[Mapping[str, Any]]
-
-
-class Availability(StrEnum):
-    """Whether a tool that a judge missed was there."""
-
-    EXISTS_UNUSED = "exists_unused"
-    EXISTS_USED = "exists_used"
-    DOES_NOT_EXIST = "does_not_exist"
-    UNKNOWN = "unknown"
 
 
 class Figures(Protocol):

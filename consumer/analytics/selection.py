@@ -64,6 +64,15 @@ class Band(StrEnum):
     NEAR_PERFECT = "near-perfect"
 
 
+class Availability(StrEnum):
+    """Whether a tool that a judge missed was there."""
+
+    EXISTS_UNUSED = "exists_unused"
+    EXISTS_USED = "exists_used"
+    DOES_NOT_EXIST = "does_not_exist"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardFilter:
     """What scorecards have in common; None is anything. Times: from `since`, before `until`.

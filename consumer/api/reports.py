@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel
 
 from consumer.analytics import reports
-from consumer.analytics.selection import NAMES_DAYS, Selection, days
+from consumer.analytics.selection import NAMES_DAYS, Availability, Selection, days
 from consumer.api.access import Scope, needs
 from consumer.api.ports import Wired
 from consumer.api.problems import Problem
@@ -90,7 +90,7 @@ async def distribution(wanted: Wanted, wired: Wired) -> reports.Distribution:
 async def missing_tools(
     wanted: WantedNames,
     wired: Wired,
-    availability: reports.Availability | None = None,
+    availability: Availability | None = None,
     limit: Most = 50,
 ) -> reports.MissingTools:
     """Tools that judges missed, the most often named first; 92 days at most."""

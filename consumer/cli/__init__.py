@@ -6,6 +6,7 @@ requests  publish, status, show, cancel, prune
 desk      score, profiles
 judging   check, replay
 dlq       dlq
+report    report
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from __future__ import annotations
 import os
 import sys
 
-from consumer.cli import desk, dlq, judging, requests, serving
+from consumer.cli import desk, dlq, judging, report, requests, serving
 from consumer.cli.base import app, fail
 from consumer.errors import ConfigError, ScoreConsumerError
 
-__all__ = ["desk", "dlq", "judging", "main", "requests", "serving"]
+__all__ = ["desk", "dlq", "judging", "main", "report", "requests", "serving"]
 
 
 def main() -> None:

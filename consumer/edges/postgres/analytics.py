@@ -13,8 +13,8 @@ from uuid import UUID
 import asyncpg
 
 from consumer.analytics.models import Runs
-from consumer.analytics.reports import Availability, Rows
-from consumer.analytics.selection import CardFilter, Cursor, Selection
+from consumer.analytics.reports import Rows
+from consumer.analytics.selection import Availability, CardFilter, Cursor, Selection
 from consumer.edges.postgres.tables import Tables
 from consumer.errors import NotReachable
 
