@@ -7,8 +7,8 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=igno
 WORKDIR /src
 RUN python -m venv --without-pip /app/venv
 # Before the sources: what is pinned changes seldom.
-COPY requirements/run.txt requirements/run.txt
-RUN pip --python /app/venv/bin/python install --require-hashes --requirement requirements/run.txt
+COPY requirements/image.txt requirements/image.txt
+RUN pip --python /app/venv/bin/python install --require-hashes --requirement requirements/image.txt
 COPY pyproject.toml README.md ./
 COPY consumer consumer
 COPY config config

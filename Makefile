@@ -75,18 +75,21 @@ sbom: ## Write dist/sbom.json (CycloneDX).
 	@test -x .cache/sbom/bin/cyclonedx-py || \
 		{ $(PYTHON) -m venv .cache/sbom && .cache/sbom/bin/pip install --quiet cyclonedx-bom==7.5.0; }
 	@mkdir -p dist
-	.cache/sbom/bin/cyclonedx-py requirements requirements/run.txt --pyproject pyproject.toml \
+	.cache/sbom/bin/cyclonedx-py requirements requirements/image.txt --pyproject pyproject.toml \
 		--output-reproducible --output-file dist/sbom.json
 
 lock: ## Pin all dependencies by hash (needs uv).
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --no-annotate pyproject.toml requirements/build.in -o requirements/run.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --no-annotate pyproject.toml requirements/build.in --extra otel \
+		-c requirements/run.txt -o requirements/image.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --no-annotate pyproject.toml requirements/build.in --extra demo \
 		-c requirements/run.txt -o requirements/demo.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --no-annotate pyproject.toml requirements/build.in --extra demo --extra dev \
-		-c requirements/demo.txt -o requirements/dev.txt
+		-c requirements/demo.txt -c requirements/image.txt -o requirements/dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --no-annotate pyproject.toml requirements/build.in --extra demo \
 		--extra local-judge -c requirements/demo.txt -o requirements/local-judge.txt

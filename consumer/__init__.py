@@ -9,6 +9,7 @@ scoring/              the pure rules: the same session and verdict always give t
 analytics/            what many scores tell: reports and scorecards
 outgoing, relay       the outbox, and its way to Kafka
 edges/                history, judge providers, postgres, kafka: thin translations
+tracing, traced       spans around all of that, where they are wanted
 app, judges, cli/     the only places that wire things together
 desk, checks, replay, dlq  commands without the loops: score files, try servers, ask a judge again,
                            send dead letters back

@@ -40,6 +40,8 @@ from consumer.profiles import ProfileBook
 from consumer.relay import Relay
 from consumer.serving import Loop, Served, Serving, close_pool, open_history
 from consumer.settings import Settings
+from consumer.traced import open_tracer, traced_history
+from consumer.tracing import Tracer
 from consumer.worker import Worker, WorkerSettings
 
 log = structlog.get_logger()
@@ -100,13 +102,16 @@ async def run(settings: Settings, config: Config, roles: frozenset[Role]) -> Non
     log.info("starting", version=__version__, roles=sorted(roles), owner=settings.owner)
     security = kafka_security(settings)
     async with contextlib.AsyncExitStack() as stack:
+        tracer = await stack.enter_async_context(open_tracer(wanted=settings.tracing_enabled))
         front = Front(probes(health), serves_api=Role.API in roles)
         await stack.enter_async_context(_http_server(settings, front, lifecycle))
         known = prices(config)
         refuse_unpriced(config, known)
         stack.callback(asyncio.create_task(warn_unreachable(config)).cancel)
-        if opened := await _open_store(settings, config, known, health, lifecycle, stack):
-            parts = _Parts(settings, config, known, opened, health, lifecycle, stack, security)
+        if opened := await _open_store(settings, config, known, tracer, health, lifecycle, stack):
+            parts = _Parts(
+                settings, config, known, opened, health, lifecycle, stack, security, tracer
+            )
             await parts.run(roles, front)
     if lifecycle.failure is not None:
         raise lifecycle.failure
@@ -162,6 +167,7 @@ async def _open_store(
     settings: Settings,
     config: Config,
     known: PriceList,
+    tracer: Tracer,
     health: Health,
     lifecycle: Lifecycle,
     stack: contextlib.AsyncExitStack,
@@ -176,7 +182,7 @@ async def _open_store(
     while not lifecycle.stop.is_set():
         async with backoff.bear():
             try:
-                opened = opened or await _connect(settings, config, known, stack)
+                opened = opened or await _connect(settings, config, known, tracer, stack)
                 await _prepare(opened, config)
             except NotReachable as error:
                 health.not_ready("postgres", str(error))
@@ -187,7 +193,11 @@ async def _open_store(
 
 
 async def _connect(
-    settings: Settings, config: Config, known: PriceList, stack: contextlib.AsyncExitStack
+    settings: Settings,
+    config: Config,
+    known: PriceList,
+    tracer: Tracer,
+    stack: contextlib.AsyncExitStack,
 ) -> _Opened:
     dsn = settings.database_url.get_secret_value()
     pool = await open_pool(dsn, size=settings.database_pool_size)
@@ -195,7 +205,7 @@ async def _connect(
     addresses = Addresses(source=settings.event_source, topics=settings.topics)
     store = Store(pool, where=place(dsn), addresses=addresses)
     spend = Spend(pool, where=place(dsn))
-    judge = await stack.enter_async_context(open_judge(config, known, spend=spend))
+    judge = await stack.enter_async_context(open_judge(config, known, spend=spend, tracer=tracer))
     profiles = ProfileBook(
         config.profiles, judge, activations=StoredProfiles(pool, where=place(dsn)), kept=store
     )
@@ -242,6 +252,7 @@ class _Parts:
     lifecycle: Lifecycle
     stack: contextlib.AsyncExitStack
     security: KafkaSecurity
+    tracer: Tracer
     request_accepted: Signal = field(default_factory=Signal)
     event_stored: Signal = field(default_factory=Signal)
     forget_at: float = 0.0
@@ -299,6 +310,7 @@ class _Parts:
             stored=self._wake_both,
             heartbeat=self._heartbeat("intake", 2 * settings.kafka_stale_after_seconds),
             fail=self.lifecycle.fail,
+            tracer=self.tracer,
         )
 
     def _wake_both(self) -> None:
@@ -307,8 +319,9 @@ class _Parts:
 
     async def _worker(self) -> Worker:
         settings = self.settings
+        history = await open_history(settings, self.config, self.stack)
         pipeline = Pipeline(
-            history=await open_history(settings, self.config, self.stack),
+            history=traced_history(history, self.tracer, history.client),
             judge=self.opened.judge,
             prices=self.prices,
             scores=self.opened.store,
@@ -332,6 +345,7 @@ class _Parts:
             wake=self.request_accepted,
             outcome_stored=self.event_stored,
             heartbeat=self._heartbeat("worker"),
+            tracer=self.tracer,
         )
 
     def _relay(self) -> Relay:
@@ -340,6 +354,7 @@ class _Parts:
             producer=self._producer("score-consumer"),
             wake=self.event_stored,
             heartbeat=self._heartbeat("relay"),
+            tracer=self.tracer,
         )
 
     def _producer(self, name: str) -> Producer:

@@ -6,11 +6,12 @@ decode a batch -> requests and dead letters in one transaction -> commit exactly
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import monotonic, perf_counter, time
 from typing import Any
@@ -32,6 +33,7 @@ from consumer.errors import LoopDied, TooMuchInvalidInput
 from consumer.events import DLQ_TYPE, ID_NAMESPACE
 from consumer.loops import Backoff, Heartbeat
 from consumer.outgoing import OutboxRow, stored_header
+from consumer.tracing import OFF, Span, Tracer, ended, kafka
 
 log = structlog.get_logger()
 # Not FastStream's own logger: that one writes lines of its own form, past ours.
@@ -115,8 +117,10 @@ class Intake:
         stored: Callable[[], None],
         heartbeat: Heartbeat,
         fail: Callable[[BaseException], None],
+        tracer: Tracer = OFF,
     ) -> None:
         self._settings = settings
+        self._tracer = tracer
         self._store = store
         self._stored = stored
         self._heartbeat = heartbeat
@@ -307,7 +311,8 @@ class Intake:
         started = perf_counter()
         requests, letters = self._sort(records)
         self._invalid.add(valid=len(requests), invalid=len(letters))
-        new = await self._store_until_done(requests, letters)
+        with self._traced(requests) as followed:
+            new = await self._store_until_done(followed, letters)
         self._count(len(requests), new, letters)
         metrics.DLQ_REDRIVEN.inc(sum(redrives(record) > 0 for record in records))
         failpoints.reach(failpoints.Point.AFTER_INSERT)
@@ -333,6 +338,29 @@ class Intake:
                 )
                 letters.append(dead_letter(record, error, self._settings, datetime.now(UTC)))
         return requests, letters
+
+    @contextlib.contextmanager
+    def _traced(self, requests: list[IncomingRequest]) -> Iterator[list[IncomingRequest]]:
+        """The requests, each with a span that what becomes of it is a child of."""
+        if not self._tracer.on:
+            yield requests
+            return
+        spans = [self._span(request) for request in requests]
+        with ended(spans):
+            pairs = zip(requests, spans, strict=True)
+            yield [replace(request, trace=span.trace) for request, span in pairs]
+
+    def _span(self, request: IncomingRequest) -> Span:
+        about = {
+            **kafka("process", request.topic),
+            "messaging.consumer.group.name": self._settings.group_id,
+            "messaging.destination.partition.id": str(request.partition),
+            "messaging.kafka.offset": request.offset,
+            "scoring.request_id": str(request.request_id),
+        }
+        return self._tracer.span(
+            f"process {request.topic}", kind="consumer", trace=request.trace, attributes=about
+        )
 
     async def _store_until_done(
         self, requests: Sequence[IncomingRequest], letters: Sequence[OutboxRow]

@@ -25,6 +25,8 @@ from consumer.limits.concurrency import AdaptiveConcurrency
 from consumer.limits.rate import RateLimiter
 from consumer.ports import Prices, Spend
 from consumer.scoring.profile import Seat
+from consumer.traced import traced_provider
+from consumer.tracing import OFF, Tracer
 
 log = structlog.get_logger()
 
@@ -44,7 +46,12 @@ def prices(config: Config) -> PriceList:
 
 @contextlib.asynccontextmanager
 async def open_judge(
-    config: Config, known: Prices, *, spend: Spend | None = None, account: Account | None = None
+    config: Config,
+    known: Prices,
+    *,
+    spend: Spend | None = None,
+    account: Account | None = None,
+    tracer: Tracer = OFF,
 ) -> AsyncIterator[Judge]:
     """Every configured judge, each provider with a client and limits of its own.
 
@@ -68,7 +75,10 @@ async def open_judge(
                 dialect=judge.provider.dialect,
             )
             # One a model: what a server refuses is remembered for each.
-            models = {model: provider(model=model) for model in judge.models.values()}
+            models = {
+                model: traced_provider(provider(model=model), tracer, client, judge.provider.type)
+                for model in judge.models.values()
+            }
             line = _line(judge, account or _account(judge, spend), known)
             for seat, model in judge.models.items():
                 members[seat] = Member(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 
 import structlog
@@ -13,8 +13,10 @@ from consumer import failpoints, metrics
 from consumer.edges.kafka import Producer
 from consumer.edges.postgres.store import OutboxEntry, Store
 from consumer.errors import NotReachable, TooLarge
+from consumer.events import DLQ_TYPE
 from consumer.loops import Backoff, Heartbeat, Signal
-from consumer.outgoing import shorter
+from consumer.outgoing import OutboxRow, shorter
+from consumer.tracing import NO_SPAN, OFF, Span, Tracer, ended, kafka
 
 log = structlog.get_logger()
 
@@ -26,6 +28,7 @@ FLUSH_S = 10.0
 # So many of a page get a second chance where they are too large: we hold the outbox meanwhile.
 ALONE = 20
 REFUSED_AGAIN_S = 60.0
+TRACE_HEADERS = ("traceparent", "tracestate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,7 @@ class Relay:
     producer: Producer
     wake: Signal
     heartbeat: Heartbeat
+    tracer: Tracer = OFF
     send_timeout_s: float = 20.0
     refused: dict[int, float] = field(default_factory=dict)
 
@@ -106,9 +110,7 @@ class Relay:
 
         Raises NotReachable where Kafka took none, for another reason than their size.
         """
-        errors = await self.producer.send(
-            [entry.row for entry in entries], timeout_s=self.send_timeout_s
-        )
+        errors = await self._send_traced([entry.row for entry in entries])
         large = [n for n, error in enumerate(errors) if isinstance(error, TooLarge)]
         for n in large[:ALONE]:
             errors[n] = await self._send_alone(entries[n])
@@ -120,6 +122,25 @@ class Relay:
         if len(failures) == len(entries) and not large:
             raise NotReachable(f"Kafka takes no event: {_said(failures[0])}", server="kafka")
         return [entry for entry, error in zip(entries, errors, strict=True) if error is None]
+
+    async def _send_traced(self, rows: Sequence[OutboxRow]) -> list[BaseException | None]:
+        """Sends these; where there are traces each is a span, and the event tells it on."""
+        if not self.tracer.on:
+            return await self.producer.send(rows, timeout_s=self.send_timeout_s)
+        spans = [self._span(row) for row in rows]
+        with ended(spans):
+            told = [_told_on(row, span) for row, span in zip(rows, spans, strict=True)]
+            errors = await self.producer.send(told, timeout_s=self.send_timeout_s)
+            for span, error in zip(spans, errors, strict=True):
+                span.end(error)
+        return errors
+
+    def _span(self, row: OutboxRow) -> Span:
+        if row.type == DLQ_TYPE:  # it stays as it came
+            return NO_SPAN
+        about = {**kafka("send", row.topic), "messaging.message.id": str(row.event_id)}
+        trace = {name: value for name, value in row.headers if name in TRACE_HEADERS}
+        return self.tracer.span(f"send {row.topic}", kind="producer", trace=trace, attributes=about)
 
     async def _send_alone(self, entry: OutboxEntry) -> BaseException | None:
         """Sends what was too large, maybe only in company; a dead letter shortened if need be."""
@@ -140,6 +161,14 @@ class Relay:
             again_in_s=REFUSED_AGAIN_S,
         )
         return error
+
+
+def _told_on(row: OutboxRow, span: Span) -> OutboxRow:
+    """The event as a child of this span."""
+    if span is NO_SPAN:
+        return row
+    kept = [header for header in row.headers if header[0] not in TRACE_HEADERS]
+    return replace(row, headers=[*kept, *([*header] for header in span.trace.items())])
 
 
 def _said(error: BaseException | None) -> str:

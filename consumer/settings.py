@@ -114,6 +114,9 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["json", "console"] = "json"
 
+    # Traces, by OpenTelemetry and its own OTEL_* variables; needs the extra `otel`.
+    tracing_enabled: bool = False
+
     # Tests of faults. See consumer/failpoints.py.
     run_mode: Literal["production", "test"] = "production"
     failpoints: str = ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from time import monotonic, perf_counter
 from typing import assert_never
@@ -32,12 +32,14 @@ from consumer.pipeline import (
     Reused,
 )
 from consumer.ports import ClaimedRequest
+from consumer.tracing import NO_SPAN, OFF, Attributes, Span, Tracer, evaluation
 
 log = structlog.get_logger()
 
 POLL_S = 1.0
 # Renewing thrice a lease lets two renewals fail before it is lost.
 RENEWALS_PER_LEASE = 3
+_DATABASE: Attributes = {"db.system.name": "postgresql"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +72,10 @@ class Worker:
         wake: Signal,
         outcome_stored: Signal,
         heartbeat: Heartbeat,
+        tracer: Tracer = OFF,
     ) -> None:
         self._settings = settings
+        self._tracer = tracer
         self._store = store
         self._pipeline = pipeline
         self._wake = wake
@@ -149,6 +153,19 @@ class Worker:
             )
 
     async def _work(self, request: ClaimedRequest) -> None:
+        """One request, in a span whose children its events are."""
+        if not self._tracer.on:
+            await self._work_in(NO_SPAN, request)
+            return
+        about: Attributes = {
+            "gen_ai.conversation.id": request.session_id,
+            "scoring.request_id": str(request.request_id),
+            "scoring.attempt": request.attempt,
+        }
+        with self._tracer.span("score session", trace=request.trace, attributes=about) as span:
+            await self._work_in(span, replace(request, trace=span.trace))
+
+    async def _work_in(self, span: Span, request: ClaimedRequest) -> None:
         """One request, to its stored outcome. What it can't cope with ends the worker."""
         started = perf_counter()
         now = _database_clock(request)
@@ -163,10 +180,14 @@ class Worker:
                 stored = await self._stored(request, outcome)
                 failpoints.reach(failpoints.Point.AFTER_COMMIT)
                 self._report(request, stored, now())
-            except LeaseLost:
+                if self._tracer.on:
+                    _tell(span, stored)
+            except LeaseLost as error:
                 self._lost(request)
+                span.end(error)
             except Exception as error:  # noqa: BLE001 - the worker's loop raises it
                 self._failure = error
+                span.end(error)
             finally:
                 metrics.PIPELINE_SECONDS.observe(perf_counter() - started)
                 self._works.pop(request.request_id, None)
@@ -224,6 +245,10 @@ class Worker:
                 delay_s = min(delay_s * 2, LAST_BACKOFF_S)
 
     async def _store_outcome(self, request: ClaimedRequest, outcome: Outcome) -> None:
+        with self._tracer.span("store outcome", kind="client", attributes=_DATABASE):
+            await self._write(request, outcome)
+
+    async def _write(self, request: ClaimedRequest, outcome: Outcome) -> None:
         match outcome:
             case Completed(score):
                 await self._store.complete(request, score)
@@ -322,6 +347,20 @@ class Worker:
             return  # it was stored at the last moment
         except NotReachable as error:
             log.warning("not_given_back", request_id=str(request.request_id), error=str(error))
+
+
+def _tell(span: Span, outcome: Outcome) -> None:
+    """What became of a request, in its span."""
+    span.note({"scoring.outcome": type(outcome).__name__.lower()})
+    match outcome:
+        case Completed(score):
+            span.event("gen_ai.evaluation.result", evaluation(score))
+        case Failed(code) | Retry(code):
+            span.fail(code.value)
+        case Reused() | Release():
+            pass
+        case _:
+            assert_never(outcome)
 
 
 def _database_clock(request: ClaimedRequest) -> Callable[[], datetime]:

@@ -91,6 +91,14 @@ CASES: dict[str, dict[str, Any]] = {
         "extraEnv": [{"name": "LLM_BASE_URL", "value": "http://llm:8000/v1"}],
     },
     "monitored": MONITORED,
+    "traced": {
+        "tracing": {"enabled": True, "endpoint": "http://otel-collector:4318"},
+        "secrets": {
+            "existingSecret": "s",
+            "env": {"DATABASE_URL": {}, "OTEL_EXPORTER_OTLP_HEADERS": {}},
+        },
+        "extraEnv": [{"name": "OTEL_TRACES_SAMPLER", "value": "parentbased_traceidratio"}],
+    },
     "closed network": {
         "networkPolicy": {
             "enabled": True,
@@ -223,6 +231,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {**SASL, "autoscaling": KEDA},
         "autoscaling.keda.kafkaAuthentication is empty, and the brokers ask for SASL_SSL",
     ),
+    "traces to nowhere": ({"tracing": {"enabled": True}}, "tracing.endpoint is empty"),
+    "a collector that gets nothing": (
+        {"tracing": {"endpoint": "http://otel-collector:4318"}},
+        "tracing.endpoint has no effect: set tracing.enabled too",
+    ),
     "topics of no cluster": (
         {"kafkaTopics": {"enabled": True}},
         "kafkaTopics.cluster is empty",
@@ -250,5 +263,9 @@ AGAINST_SCHEMA: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown role": ({"roles": {"x": {"roles": ["wroker"]}}}, "roles/x"),
     "an unknown value": ({"replica": 3}, "replica"),
     "an unknown part": ({"image": {"repo": "x"}}, "repo"),
+    "a collector without a scheme": (
+        {"tracing": {"enabled": True, "endpoint": "collector:4318"}},
+        "tracing/endpoint",
+    ),
     "a tag as digest": ({"image": {"digest": "latest"}}, "image/digest"),
 }

@@ -19,7 +19,9 @@ README, SCHEMA = CHART / "README.md", CHART / "values.schema.json"
 TABLE_BEGINS = "<!-- Made from values.yaml by `python -m tests.deploy`. -->\n"
 
 # The chart sets these itself, from values that say more; or they are for the consumer's tests only.
-NOT_FOR_VALUES = {"http_host", "http_port", "scoring_config_dir", "run_mode", "failpoints"}
+NOT_FOR_VALUES = {
+    "failpoints", "http_host", "http_port", "run_mode", "scoring_config_dir", "tracing_enabled",
+}  # fmt: skip
 # What of pydantic's schemas is also Helm's.
 KEPT = ("type", "enum", "pattern", "minimum", "maximum", "exclusiveMinimum", "minLength")
 

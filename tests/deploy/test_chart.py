@@ -134,6 +134,7 @@ def test_selectors_find_the_pods_that_serve_and_no_others(name: str, render: Ren
 def test_the_consumer_knows_every_variable_that_the_chart_sets(name: str, render: Render) -> None:
     known = SETTINGS | {f"{setting}_FILE" for setting in SETTINGS}
     known |= {"SCORING_LLM_PROVIDER", "SCORING_LLM_MODEL", "LLM_BASE_URL", "OPENAI_API_KEY"}
+    known |= {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_TRACES_SAMPLER"}
     for pod in pods(render(CASES[name])):
         given = environment(pod)
         assert given.keys() | from_secrets(pod).keys() <= known

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -95,6 +96,8 @@ class StandIns:
     judge_calls: Counter[str] = field(default_factory=Counter)
     judge_delay_s: float = 0.0
     prompts: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
+    # What the History Service was told by whom it is asked, by session.
+    traceparents: dict[str, str | None] = field(default_factory=dict)
     history_url: str = ""
     judge_url: str = ""
 
@@ -129,6 +132,7 @@ class _History:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         session_id = scope["path"].removeprefix("/api/v1/history/sessions/").split("/")[0]
         self._stand_ins.history_calls[session_id] += 1
+        self._stand_ins.traceparents[session_id] = Headers(scope=scope).get("traceparent")
         if fault := self._stand_ins.history_faults.next(session_id):
             await (await fault())(scope, receive, send)
         else:

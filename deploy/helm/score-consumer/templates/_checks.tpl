@@ -91,6 +91,13 @@
 {{- end -}}
 {{- end -}}
 
+{{- if and $values.tracing.enabled (not $values.tracing.endpoint) -}}
+{{- $problems = append $problems "tracing.endpoint is empty: name the collector, as http://host:4318" -}}
+{{- end -}}
+{{- if and $values.tracing.endpoint (not $values.tracing.enabled) -}}
+{{- $problems = append $problems "tracing.endpoint has no effect: set tracing.enabled too" -}}
+{{- end -}}
+
 {{- if and $values.kafkaTopics.enabled (not $values.kafkaTopics.cluster) -}}
 {{- $problems = append $problems "kafkaTopics.cluster is empty: name the Kafka resource that the topics belong to" -}}
 {{- end -}}

@@ -81,6 +81,12 @@ key: {{ $ref.key | default (index . 1) }}
 - name: SCORING_LLM_MODEL
   value: {{ . | quote }}
 {{- end }}
+{{- if $root.Values.tracing.enabled }}
+- name: TRACING_ENABLED
+  value: "true"
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ $root.Values.tracing.endpoint | quote }}
+{{- end }}
 {{- range $name, $ref := $root.Values.secrets.env }}
 - name: {{ $name }}
   valueFrom:
