@@ -9,8 +9,10 @@ scoring/              the pure rules: the same session and verdict always give t
 analytics/            what many scores tell: reports and scorecards
 outgoing, relay       the outbox, and its way to Kafka
 edges/                history, judge providers, postgres, kafka: thin translations
+batches, profiles     many requests at once; which profiles are in use
+api/                  HTTP: a room a topic, behind small ports
 tracing, traced       spans around all of that, where they are wanted
-app, judges, cli/     the only places that wire things together
+app, serving, judges, cli/  the only places that wire things together
 desk, checks, replay, dlq  commands without the loops: score files, try servers, ask a judge again,
                            send dead letters back
 """

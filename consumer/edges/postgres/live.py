@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
 from asyncpg import Record
@@ -41,13 +42,17 @@ class StoredChanges(Tables):
 def _change(row: Record) -> Change:
     at = Cursor(int(row["xid"]), row["seq"], row["n"])
     data = _request(row) if row["kind"] == "request" else _override(row)
-    text = json.dumps(data, default=str, ensure_ascii=True, separators=(",", ":"))
+    text = json.dumps(data, default=_text, separators=(",", ":"))
     return Change(
         at=at,
         # A request may be deleted (prune) before its change is read; nobody asks for that one.
         session_id=row["session_id"] or "",
         text=f"id: {at}\nevent: {row['kind']}\ndata: {text}\n\n",
     )
+
+
+def _text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def _request(row: Record) -> dict[str, Any]:
