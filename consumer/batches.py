@@ -452,7 +452,7 @@ class Runner:
             waiting, more_to_come = await self._batches.unanswered(batch, CHUNK)
             while waiting:
                 for one in waiting:
-                    await self._requests.cancel(one, by=batch.created_by)
+                    await self._requests.cancel(one, by=f"ending batch {batch.batch_id}")
                 if not await self._batches.renew(batch, lease_s=LEASE_S):
                     return
                 waiting, more_to_come = await self._batches.unanswered(batch, CHUNK)

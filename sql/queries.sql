@@ -882,12 +882,14 @@ WHERE batch_id = $1 AND session_id = ANY($2::text[]) AND published_at IS NULL;
 
 -- name: finish_batch
 -- The end of a batch.
-UPDATE score_batches SET state = $3, error_message = $4, finished_at = now(), lease_token = NULL
+UPDATE score_batches
+SET state = $3, error_message = coalesce($4, error_message), finished_at = now(), lease_token = NULL
 WHERE batch_id = $1 AND lease_token = $2 RETURNING batch_id;
 
 -- name: cancel_batch
 -- Ends a batch: whoever works on it loses the lease, and somebody ends what waits.
-UPDATE score_batches SET state = 'cancelling', finished_at = NULL, lease_token = NULL
+UPDATE score_batches
+SET state = 'cancelling', finished_at = NULL, lease_token = NULL, error_message = 'cancelled by ' || $2
 WHERE batch_id = $1 AND state IN ('listing', 'publishing', 'completed') RETURNING batch_id;
 
 -- name: batch_waiting

@@ -139,12 +139,12 @@ async def batch(batch_id: UUID, wired: Wired) -> Batch:
 
 
 @router.post("/batches/{batch_id}/cancel", dependencies=[needs(Scope.SCORE)])
-async def cancel(batch_id: UUID, wired: Wired) -> Batch:
+async def cancel(batch_id: UUID, wired: Wired, caller: Caller) -> Batch:
     """Publishes no more, and cancels the batch's requests that wait; what is being scored goes on.
 
     409 where the batch ended otherwise already.
     """
-    cancelled = await wired.batches.cancel(batch_id)
+    cancelled = await wired.batches.cancel(batch_id, by=caller)
     found = await _shown(batch_id, wired)
     if not cancelled and found.state != "cancelling":
         raise Problem(

@@ -119,7 +119,7 @@ class Batches(RunnersBatches, Protocol):
     async def progress(self, batch_id: UUID) -> Row:
         """How far it is."""
 
-    async def cancel(self, batch_id: UUID) -> bool:
+    async def cancel(self, batch_id: UUID, *, by: str) -> bool:
         """Has it ended; False where there is nothing to end."""
 
 

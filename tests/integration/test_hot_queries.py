@@ -64,6 +64,12 @@ INSERT INTO judge_inputs (sha256, content, used_at)
 SELECT repeat(md5(n::text), 2), repeat('x', 400)::bytea, now() - make_interval(days => n % 100)
 FROM generate_series(1, 10000) n;
 
+INSERT INTO score_overrides (override_id, score_id, override_score, annotator, reason)
+SELECT gen_random_uuid(), score_id, 50, 'someone', 'why' FROM session_scores;
+
+INSERT INTO live_changes (kind, state, ids)
+SELECT 'request', 'pending', ARRAY[md5('request' || n)::uuid] FROM generate_series(0, 9999) n;
+
 INSERT INTO outbox (event_id, topic, key, type, payload, headers)
 SELECT gen_random_uuid(), 'score.completed', 'k', 'score.completed', repeat('x', 400)::bytea, '[]'
 FROM generate_series(1, 20000) n;
@@ -100,6 +106,8 @@ HOT = {
     "shown_scores": ("'s77', NULL, 20", {"session_scores_by_session"}),
     "last_request": ("'s77'", {"score_requests_by_session"}),
     "request_by_id": (REQUEST, {"score_requests_pkey"}),
+    "live_page": ("'3', 1, 0, 50", {"live_changes_pkey"}),
+    "live_missed": ("'3', 1", {"live_changes_pkey"}),
     "batch_known": ("ARRAY['s77', 's78']", {"one_current_score"}),
     "session_current_scores": ("'s77'", {"one_current_score"}),
     "backlog": ("100001", {"score_requests_pending_age", "score_requests_leases", "outbox_pkey"}),

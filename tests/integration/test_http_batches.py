@@ -230,7 +230,8 @@ async def test_a_rate_is_kept_and_a_cancelled_batch_ends_what_waits(
     first = rows[0]
     known = [request(first["session_id"], request_id=first["request_id"])]
     await api.store.accept(known, [])
-    cancelled = await api.http.post(f"/batches/{batch_id}/cancel")
+    bob = {"x-forwarded-user": "Bob"}
+    cancelled = await api.http.post(f"/batches/{batch_id}/cancel", headers=bob)
     assert (cancelled.status_code, cancelled.json()["state"]) == (200, "cancelling")
     # What is published and not stored yet is waited for: intake brings it, and it is ended too.
     late = await fetch(database, out)
@@ -239,7 +240,9 @@ async def test_a_rate_is_kept_and_a_cancelled_batch_ends_what_waits(
     await asyncio.sleep(0.3)
     await api.store.accept(rest, [])
     done = await finished(api, batch_id)
-    assert done["state"] == "cancelled"
+    assert (done["state"], done["error_message"]) == ("cancelled", "cancelled by Bob")
+    why = await fetch(database, "SELECT DISTINCT error_message FROM score_requests")
+    assert why == [{"error_message": f"cancelled by ending batch {batch_id}"}]
     assert done["progress"]["cancelled"] == done["progress"]["published"] == len(late) < 30
     assert (await api.http.post(f"/batches/{uuid4()}/cancel")).status_code == 404
 

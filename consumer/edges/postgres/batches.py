@@ -51,9 +51,9 @@ class StoredBatches(Tables):
         (row,) = await self._fetch("batch_progress", batch_id)
         return dict(row)
 
-    async def cancel(self, batch_id: UUID) -> bool:
+    async def cancel(self, batch_id: UUID, *, by: str) -> bool:
         """Has it ended; False where there is nothing to end."""
-        return bool(await self._fetch("cancel_batch", batch_id))
+        return bool(await self._fetch("cancel_batch", batch_id, by))
 
     # ── the runner's ────────────────────────────────────────────────────────
 
