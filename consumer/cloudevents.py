@@ -94,7 +94,7 @@ def read_request(record: Record) -> Request:
         request_id=event.request_id or _derived_id(attributes, first),
         event=event,
         requested_at=_utc(event.requested_at) if event.requested_at else first.time,
-        trace=_trace({**attributes, **headers}),
+        trace=trace_context({**attributes, **headers}),
     )
 
 
@@ -196,7 +196,7 @@ def _derived_id(attributes: Mapping[str, str], record: Record) -> UUID:
     return uuid.uuid5(ID_NAMESPACE, name)
 
 
-def _trace(values: Mapping[str, Any]) -> dict[str, str]:
+def trace_context(values: Mapping[str, Any]) -> dict[str, str]:
     """The trace context, where it is one: it goes into every event that answers the request."""
     parent, state = values.get("traceparent", ""), values.get("tracestate", "")
     if not _TRACEPARENT.fullmatch(parent):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TextIO
 
 from pydantic import ValidationError
@@ -49,14 +50,19 @@ def with_ids(requests: Iterable[ScoreRequested]) -> list[ScoreRequested]:
 
 
 async def publish(
-    requests: Sequence[ScoreRequested], *, producer: Producer, topic: str, source: str
+    requests: Sequence[ScoreRequested],
+    *,
+    producer: Producer,
+    topic: str,
+    source: str,
+    trace: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Sends requests; returns once Kafka has acknowledged all of them.
+    """Sends requests, all of this trace; returns once Kafka has acknowledged all of them.
 
     Raises NotReachable with how many were not sent.
     """
     for start in range(0, len(requests), PAGE):
-        rows = [_row(request, topic, source) for request in requests[start : start + PAGE]]
+        rows = [_row(request, topic, source, trace) for request in requests[start : start + PAGE]]
         errors = [e for e in await producer.send(rows, timeout_s=SEND_TIMEOUT_S) if e is not None]
         if errors:
             left = len(requests) - start - PAGE
@@ -67,7 +73,7 @@ async def publish(
             )
 
 
-def _row(request: ScoreRequested, topic: str, source: str) -> OutboxRow:
+def _row(request: ScoreRequested, topic: str, source: str, trace: Mapping[str, str]) -> OutboxRow:
     now = datetime.now(UTC)
     ce_id = request.request_id or uuid.uuid4()
     return OutboxRow(
@@ -79,7 +85,7 @@ def _row(request: ScoreRequested, topic: str, source: str) -> OutboxRow:
         headers=[
             [name, value]
             for name, value in headers(
-                request, ce_id=ce_id, time=now, source=source, trace={}
+                request, ce_id=ce_id, time=now, source=source, trace=dict(trace)
             ).items()
         ],
     )

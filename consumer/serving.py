@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from asyncpg import Pool
@@ -46,10 +47,15 @@ class KafkaAsking:
     topic: str
     source: str
 
-    async def publish(self, requests: Sequence[ScoreRequested]) -> None:
+    async def publish(
+        self,
+        requests: Sequence[ScoreRequested],
+        *,
+        trace: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Returns once Kafka has acknowledged all of them."""
         await requesting.publish(
-            requests, producer=self.producer, topic=self.topic, source=self.source
+            requests, producer=self.producer, topic=self.topic, source=self.source, trace=trace
         )
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal
 from uuid import UUID, uuid4
 
-from fastapi import APIRouter, Body
+from fastapi import APIRouter, Body, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 
@@ -18,7 +18,16 @@ from consumer.api.ports import Ports, Row, Wired
 from consumer.api.problems import Problem
 from consumer.api.scores import Score, score_of
 from consumer.api.values import PREFIX, ProfileId, SessionPath, Wait
+from consumer.cloudevents import trace_context
 from consumer.events import ErrorCode, ScoreRequested
+
+
+async def _trace_of(request: Request) -> dict[str, str]:
+    return trace_context(request.headers)
+
+
+# The caller's W3C trace context goes on to the request, and from there to its events.
+Trace = Annotated[dict[str, str], Depends(_trace_of)]
 
 router = APIRouter(prefix=PREFIX, tags=["requests"])
 
@@ -77,6 +86,7 @@ async def ask_for_score(
     session_id: SessionPath,
     wired: Wired,
     caller: Caller,
+    trace: Trace,
     ask: Annotated[Ask, Body()] = Ask(),  # noqa: B008  frozen by nobody, changed by nobody
     wait: Wait = 0,
 ) -> Score | Response:
@@ -95,7 +105,7 @@ async def ask_for_score(
         requested_at=datetime.now(UTC),
         **ask.model_dump(),
     )
-    return await _asked(requested, wired, wait)
+    return await _asked(requested, wired, wait, trace)
 
 
 @router.post(
@@ -105,7 +115,9 @@ async def ask_for_score(
     response_model=Asked,
     responses={200: {"model": Score, "description": "The score, where it came within `wait`"}},
 )
-async def retry(request_id: UUID, wired: Wired, caller: Caller, wait: Wait = 0) -> Score | Response:
+async def retry(
+    request_id: UUID, wired: Wired, caller: Caller, trace: Trace, wait: Wait = 0
+) -> Score | Response:
     """Asks anew for what a request that ended without a score had asked for.
 
     409 where it is not finished or has its score.
@@ -128,7 +140,7 @@ async def retry(request_id: UUID, wired: Wired, caller: Caller, wait: Wait = 0) 
         triggered_by=caller,
         requested_at=datetime.now(UTC),
     )
-    return await _asked(requested, wired, wait)
+    return await _asked(requested, wired, wait, trace)
 
 
 @router.post("/requests/{request_id}/cancel", dependencies=[needs(Scope.SCORE)])
@@ -174,9 +186,11 @@ async def _answering(session_id: str, profile_id: str | None, wired: Ports) -> R
     return row if row["criteria_hash"] == wired.criteria.hash_of(row["judge_profile_id"]) else None
 
 
-async def _asked(requested: ScoreRequested, wired: Ports, wait_s: float) -> Score | Response:
+async def _asked(
+    requested: ScoreRequested, wired: Ports, wait_s: float, trace: dict[str, str]
+) -> Score | Response:
     """Publishes, and answers with what is known after `wait_s`."""
-    await wired.asking.publish([requested])
+    await wired.asking.publish([requested], trace=trace)
     request_id = requested.request_id or uuid4()
     row = await _finished(request_id, wired, wait_s) if wait_s else None
     if row is None or row["state"] in _UNFINISHED:

@@ -141,7 +141,9 @@ class Cards(Protocol):
 class Asking(Protocol):
     """The way to intake."""
 
-    async def publish(self, requests: Sequence[ScoreRequested]) -> None:
+    async def publish(
+        self, requests: Sequence[ScoreRequested], *, trace: Mapping[str, str] = ...
+    ) -> None:
         """Returns once Kafka has acknowledged all of them. Raises NotReachable."""
 
 

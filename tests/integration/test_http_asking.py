@@ -63,7 +63,9 @@ async def test_asking_goes_through_kafka_unless_there_is_an_answer(
     api: Api, kafka: KafkaServer, topics: Topics
 ) -> None:
     http = api.http
-    asked = await http.post("/sessions/s1/score", headers=USER)
+    parent = f"00-{'1' * 32}-{'2' * 16}-01"
+    traced = [*USER, (b"traceparent", parent.encode())]
+    asked = await http.post("/sessions/s1/score", headers=traced)
     told = asked.json()
     assert (asked.status_code, told["state"]) == (202, "requested")
     assert asked.headers["location"] == f"/api/v1/scoring/requests/{told['request_id']}"
@@ -78,6 +80,7 @@ async def test_asking_goes_through_kafka_unless_there_is_an_answer(
     first = json.loads(sent[told["request_id"]].value or b"")
     assert (first["session_id"], first["triggered_by"], first["priority"]) == ("s1", "Zoë", 5)
     assert dict(sent[told["request_id"]].headers)["ce_source"] == b"/score-consumer/api"
+    assert dict(sent[told["request_id"]].headers)["traceparent"] == parent.encode()
     second = json.loads(sent[insisting.json()["request_id"]].value or b"")
     assert second["triggered_by"] == "zoe@example.org"
     assert (second["force_rescore"], second["profile_id"]) == (True, RULES)
@@ -123,7 +126,7 @@ async def test_waiting_tells_how_it_ended(api: Api) -> None:
         return seen.get(session)
 
     class Noted:
-        async def publish(self, requests: list[object]) -> None:
+        async def publish(self, requests: list[object], **_: object) -> None:
             for one in requests:
                 seen[one.session_id] = one.request_id  # type: ignore[attr-defined]
 
