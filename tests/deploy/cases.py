@@ -53,6 +53,16 @@ KEDA: dict[str, Any] = {
     "maxReplicas": 30,
     "keda": {"prometheusAddress": "http://prometheus:9090"},
 }
+INGRESS: dict[str, Any] = {
+    "ingress": {
+        "enabled": True,
+        "host": "scores.example",
+        "tlsSecret": "scores-tls",
+        "annotations": {"nginx.ingress.kubernetes.io/proxy-buffering": "off"},
+    },
+    "settings": {"API_CORS_ORIGINS": "https://dashboard.example"},
+    "secrets": {"existingSecret": "scores", "env": {"DATABASE_URL": {}, "API_TOKENS": {}}},
+}
 MONITORED: dict[str, Any] = {
     "serviceMonitor": {"enabled": True, "labels": LABELS},
     "prometheusRule": {
@@ -91,6 +101,7 @@ CASES: dict[str, dict[str, Any]] = {
         "extraEnv": [{"name": "LLM_BASE_URL", "value": "http://llm:8000/v1"}],
     },
     "monitored": MONITORED,
+    "reached from outside": {"roles": SPLIT, **INGRESS},
     "traced": {
         "tracing": {"enabled": True, "endpoint": "http://otel-collector:4318"},
         "secrets": {
@@ -230,6 +241,22 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "lag behind a password": (
         {**SASL, "autoscaling": KEDA},
         "autoscaling.keda.kafkaAuthentication is empty, and the brokers ask for SASL_SSL",
+    ),
+    "an open door": (
+        {"ingress": {"enabled": True, "host": "scores.example"}},
+        "whoever reaches it may do everything: put API_TOKENS into secrets.env",
+    ),
+    "a door that is open and locked": (
+        {**INGRESS, "ingress": {**INGRESS["ingress"], "withoutTokens": True}},
+        "ingress.withoutTokens has no effect: API_TOKENS is given",
+    ),
+    "a door to nowhere": (
+        {**INGRESS, "roles": {"all": {"roles": ["intake", "worker", "relay"]}}},
+        "no Deployment has the role api",
+    ),
+    "a door that nobody finds": (
+        {**INGRESS, "ingress": {"enabled": True}},
+        "ingress.host is empty",
     ),
     "traces to nowhere": ({"tracing": {"enabled": True}}, "tracing.endpoint is empty"),
     "a collector that gets nothing": (

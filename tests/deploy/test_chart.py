@@ -57,6 +57,11 @@ def from_secrets(pod: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {name: (reference["name"], reference["key"]) for name, reference in found.items()}
 
 
+def roles_of(pod: dict[str, Any]) -> list[str]:
+    (container,) = pod["spec"]["containers"]
+    return str(container["args"][2]).split(",")
+
+
 def selects(selector: dict[str, str], pod: dict[str, Any]) -> bool:
     labels: dict[str, str] = pod["metadata"]["labels"]
     return selector.items() <= labels.items()
@@ -121,8 +126,14 @@ def test_every_pod_is_without_rights_and_ends_in_its_time(name: str, render: Ren
 def test_selectors_find_the_pods_that_serve_and_no_others(name: str, render: Render) -> None:
     objects = render(CASES[name])
     serving = [one["spec"]["template"] for one in of_kind(objects, "Deployment")]
-    service = only(objects, "Service")["spec"]["selector"]
-    assert [pod for pod in pods(objects) if selects(service, pod)] == serving
+    services = {
+        one["metadata"]["name"]: one["spec"]["selector"] for one in of_kind(objects, "Service")
+    }
+    all_of_them = services.pop(min(services))
+    api = services.pop(min(services), None) if services else None
+    assert [pod for pod in pods(objects) if selects(all_of_them, pod)] == serving
+    with_api = [pod for pod in serving if "api" in roles_of(pod)]
+    assert [pod for pod in pods(objects) if api and selects(api, pod)] == with_api
     for one in of_kind(objects, "Deployment") + of_kind(objects, "PodDisruptionBudget"):
         selector = one["spec"]["selector"]["matchLabels"]
         assert len([pod for pod in pods(objects) if selects(selector, pod)]) == 1
@@ -269,6 +280,28 @@ def test_topics_are_those_that_the_consumer_uses(render: Render) -> None:
     renamed = of_kind(render(CASES["topics"]), "KafkaTopic")
     names = {one["spec"]["topicName"]: one["metadata"]["name"] for one in renamed}
     assert names["Agents.quality_risk"] == "agents.quality-risk"
+
+
+def test_who_comes_from_outside_reaches_the_api_alone(render: Render) -> None:
+    objects = render(CASES["reached from outside"])
+    outside = only(objects, "Ingress")["spec"]
+    (rule,) = outside["rules"]
+    (path,) = rule["http"]["paths"]
+    assert (rule["host"], path["path"]) == ("scores.example", "/api")
+    assert outside["tls"] == [{"hosts": ["scores.example"], "secretName": "scores-tls"}]
+    target = path["backend"]["service"]["name"]
+    (service,) = [s for s in of_kind(objects, "Service") if s["metadata"]["name"] == target]
+    (pod,) = [pod for pod in pods(objects) if selects(service["spec"]["selector"], pod)]
+    assert roles_of(pod) == ["relay", "api"]
+    assert from_secrets(pod)["API_TOKENS"] == ("scores", "API_TOKENS")
+    assert environment(pod)["API_CORS_ORIGINS"] == "https://dashboard.example"
+
+
+def test_each_pod_is_scraped_once(render: Render) -> None:
+    objects = render(MONITORED)
+    selector = only(objects, "ServiceMonitor")["spec"]["selector"]["matchLabels"]
+    found = [one for one in of_kind(objects, "Service") if selects(selector, one)]
+    assert [one["metadata"]["name"] for one in found] == ["scores-score-consumer"]
 
 
 def test_the_scaler_asks_for_what_the_consumer_tells(render: Render) -> None:

@@ -91,6 +91,23 @@
 {{- end -}}
 {{- end -}}
 
+{{- $ingress := $values.ingress -}}
+{{- if $ingress.enabled -}}
+{{- if not $ingress.host -}}
+{{- $problems = append $problems "ingress.host is empty: name the host under which the API is reached" -}}
+{{- end -}}
+{{- if not (include "score-consumer.servesApi" .) -}}
+{{- $problems = append $problems "ingress.enabled, and no Deployment has the role api: add it to roles" -}}
+{{- end -}}
+{{- $tokens := or (hasKey $values.secrets.env "API_TOKENS") (hasKey $values.settings "API_TOKENS_FILE") -}}
+{{- if not (or $tokens $ingress.withoutTokens) -}}
+{{- $problems = append $problems "ingress.enabled, and whoever reaches it may do everything: put API_TOKENS into secrets.env, or set ingress.withoutTokens where a proxy in front decides" -}}
+{{- end -}}
+{{- if and $tokens $ingress.withoutTokens -}}
+{{- $problems = append $problems "ingress.withoutTokens has no effect: API_TOKENS is given" -}}
+{{- end -}}
+{{- end -}}
+
 {{- if and $values.tracing.enabled (not $values.tracing.endpoint) -}}
 {{- $problems = append $problems "tracing.endpoint is empty: name the collector, as http://host:4318" -}}
 {{- end -}}

@@ -50,6 +50,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- toYaml $deployments -}}
 {{- end }}
 
+{{/* Not empty where some Deployment has the role api. */}}
+{{- define "score-consumer.servesApi" -}}
+{{- range $deployment := include "score-consumer.deployments" . | fromYaml -}}
+{{- if has "api" $deployment.roles -}}yes{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{/* A number as the consumer reads it: never 6.7e+07. */}}
 {{- define "score-consumer.text" -}}
 {{- if and (kindIs "float64" .) (eq . (floor .)) -}}{{ int64 . }}{{- else -}}{{ . }}{{- end -}}
