@@ -11,7 +11,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools chart image sbom local-judge test check unit cover faults soak bench-rules lock clean
+.PHONY: help demo tools chart image image-test sbom local-judge test check unit cover faults soak bench-rules lock clean
 
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ chart: $(VENV)/dev.stamp ## Write the chart's README table and settings schema a
 
 image: ## Build the image (needs Docker).
 	docker build --build-arg VERSION=$(VERSION) --tag score-consumer:$(VERSION) .
+
+image-test: $(VENV)/dev.stamp ## Do the Dockerfile's steps without Docker, and score with the result (root, Linux).
+	$(BIN)/python -m pytest tests/deploy/test_image.py -m image
 
 sbom: ## Write dist/sbom.json (CycloneDX).
 	@test -x .cache/sbom/bin/cyclonedx-py || \
