@@ -2,6 +2,7 @@
 
 Two replicas, Apache Kafka and PostgreSQL are killed by SIGKILL; judge and History Service are cut
 off (they have to go on counting). Each comes back at once. At the end every promise is checked.
+Ctrl-C (or SIGTERM) ends the killing; the report is of what was done until then.
 
     python -m tests.soak --kills 1000 --minutes 60
 """
@@ -16,6 +17,7 @@ import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from signal import SIGINT, SIGTERM
 from typing import Any
 
 from rich.console import Console
@@ -47,6 +49,8 @@ async def soak(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     console.print(f"starting Kafka, PostgreSQL and two consumers (seed {seed})")
     async with world(judge_s=options.judge_seconds) as made:
         running = Soak(world=made, rate=options.rate, chance=random.Random(seed))
+        for sign in (SIGINT, SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(sign, running.enough.set)
         stop_asking, stop_watching = asyncio.Event(), asyncio.Event()
         asking = asyncio.create_task(running.ask(stop_asking))
         watching = asyncio.create_task(running.watch(stop_watching))
@@ -84,16 +88,19 @@ def _progress(console: Console) -> Progress:
 
 
 async def _show(running: Soak, progress: Progress, kills: int) -> None:
+    """A bar, or a line a minute where nobody looks."""
+    live = progress.console.is_terminal
     task = progress.add_task("kills", total=kills, figures="")
     while True:
         away = [victim.name for victim in running.world.victims if victim.away_since is not None]
-        progress.update(
-            task,
-            completed=len(running.kills),
-            figures=f"asked {running.asked}, answered {running.finished}, "
-            f"waiting {running.waiting}, away: {', '.join(away) or 'none'}",
+        figures = (
+            f"asked {running.asked}, answered {running.finished}, "
+            f"waiting {running.waiting}, away: {', '.join(away) or 'none'}"
         )
-        await asyncio.sleep(0.5)
+        progress.update(task, completed=len(running.kills), figures=figures)
+        if not live:
+            progress.console.print(f"{running.now:.0f} s, {len(running.kills)} kills, {figures}")
+        await asyncio.sleep(0.5 if live else 60)
 
 
 def main() -> int:

@@ -60,6 +60,7 @@ class Soak:
     world: World
     rate: float
     chance: random.Random
+    enough: asyncio.Event = field(default_factory=asyncio.Event)
     began: float = field(default_factory=monotonic)
     asked: int = 0
     kills: list[Kill] = field(default_factory=list)
@@ -117,11 +118,15 @@ class Soak:
     # ── killing ─────────────────────────────────────────────────────────────
 
     async def kill(self, times: int, minutes: float) -> None:
-        """So many kills within so many minutes, at random moments."""
+        """So many kills within so many minutes, at random moments; fewer once it is `enough`."""
         pause_s = minutes * 60 / max(times, 1)
         for number in range(times):
             due = pause_s * (number + self.chance.random())
-            await asyncio.sleep(max(0.0, due - self.now))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, due - self.now)):
+                    await self.enough.wait()
+            if self.enough.is_set():
+                break
             while (victim := self.world.pick(self.chance)) is None:
                 await asyncio.sleep(0.1)
             kill = Kill(victim=victim.name, kind=victim.kind, at=self.now)
