@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from consumer.events import ErrorCode
+from consumer.error_codes import ErrorCode
 
 
 class ScoreConsumerError(Exception):

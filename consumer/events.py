@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
-from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from consumer.error_codes import ErrorCode, FailedState
 
 SESSION_ID_PATTERN = r"^[A-Za-z0-9._:-]{1,128}$"
 # PostgreSQL stores no U+0000, and a record that can't be stored would stop intake for good.
@@ -25,44 +26,6 @@ SessionId = Annotated[
 # The namespace of every derived id: a request and an event type always give the same ce_id,
 # so that a reader can recognise a duplicate after a crash.
 ID_NAMESPACE = uuid.UUID("5c0d2a1e-7f0b-5a57-9c55-0d1f6b1f2e11")
-
-
-class ErrorCode(StrEnum):
-    """Why a request ended without a score."""
-
-    SESSION_NOT_FOUND = "session_not_found"
-    SESSION_NOT_COMPLETED = "session_not_completed"
-    HISTORY_UNAVAILABLE = "history_unavailable"
-    HISTORY_INVALID = "history_invalid"
-    NO_MATCHING_PROFILE = "no_matching_profile"
-    JUDGE_UNAVAILABLE = "judge_unavailable"
-    JUDGE_INVALID_OUTPUT = "judge_invalid_output"
-    JUDGE_REFUSED = "judge_refused"
-    CONTEXT_OVERFLOW = "context_overflow"
-    BUDGET_EXHAUSTED = "budget_exhausted"
-    SCORING_DISABLED = "scoring_disabled"
-    INTERNAL_ERROR = "internal_error"
-    CANCELLED = "cancelled"
-
-
-class FailedState(StrEnum):
-    """How a request without a score ended."""
-
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    CANCELLED = "cancelled"
-
-
-_STATES = {
-    ErrorCode.NO_MATCHING_PROFILE: FailedState.SKIPPED,
-    ErrorCode.SCORING_DISABLED: FailedState.SKIPPED,
-    ErrorCode.CANCELLED: FailedState.CANCELLED,
-}
-
-
-def failed_state(code: ErrorCode) -> FailedState:
-    """The request state that an error code ends in."""
-    return _STATES.get(code, FailedState.FAILED)
 
 
 class Event(BaseModel):

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from consumer.error_codes import FailedState, failed_state
 from consumer.events import (
     DLQ_TYPE,
-    FailedState,
     GateOutcome,
     GateResult,
     JudgeUse,
@@ -22,7 +22,6 @@ from consumer.events import (
     ScoreFailed,
     ScoreOverridden,
     event_id,
-    failed_state,
     headers,
 )
 from consumer.pipeline import Failed

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from consumer.error_codes import ErrorCode
 from consumer.errors import (
     AlreadyBeingScored,
     BudgetExhausted,
@@ -19,7 +20,7 @@ from consumer.errors import (
     SessionNotCompleted,
     Unavailable,
 )
-from consumer.events import ID_NAMESPACE, ErrorCode
+from consumer.events import ID_NAMESPACE
 from consumer.judge.panel import Judge
 from consumer.ports import ClaimedRequest, Errand, History, Prices, Scores
 from consumer.scoring.aggregate import (

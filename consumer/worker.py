@@ -19,8 +19,8 @@ import structlog
 
 from consumer import failpoints, metrics
 from consumer.edges.postgres.store import Store
+from consumer.error_codes import ErrorCode
 from consumer.errors import LeaseLost, NotReachable
-from consumer.events import ErrorCode
 from consumer.loops import FIRST_BACKOFF_S, LAST_BACKOFF_S, Backoff, Heartbeat, Signal
 from consumer.pipeline import (
     Completed,

@@ -19,7 +19,8 @@ from consumer.api.problems import Problem
 from consumer.api.scores import Score, score_of
 from consumer.api.values import PREFIX, ProfileId, SessionPath, Wait
 from consumer.cloudevents import trace_context
-from consumer.events import ErrorCode, ScoreRequested
+from consumer.error_codes import ErrorCode
+from consumer.events import ScoreRequested
 
 
 async def _trace_of(request: Request) -> dict[str, str]:

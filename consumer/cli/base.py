@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
 from consumer.errors import NotReachable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
 
     from consumer.config import Config
     from consumer.scoring.profile import Profile
@@ -28,6 +28,8 @@ app = typer.Typer(
 )
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
+T = TypeVar("T")
+
 EXIT_PROBLEM = 1
 
 
@@ -35,6 +37,13 @@ def fail(message: str) -> NoReturn:
     """Says what is wrong, in red on standard error, and exits with 1."""
     typer.secho(message, err=True, fg=typer.colors.RED)
     raise SystemExit(EXIT_PROBLEM)
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """What the coroutine answers. Its event loop is imported not before it is needed."""
+    import asyncio
+
+    return asyncio.run(work)
 
 
 def settings_now() -> Settings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +16,7 @@ from consumer.cli.base import (
     fail,
     settings_now,
     tell,
+    wait_for,
     with_store,
 )
 from consumer.errors import ConfigError
@@ -66,7 +66,7 @@ def score(
     labels = config.load_labels(folder)
     scores: list[desk.DeskScore] = []
     if judge:
-        scores = asyncio.run(_judged(files, profiles, labels, max_cost, quiet=as_json))
+        scores = wait_for(_judged(files, profiles, labels, max_cost, quiet=as_json))
     else:
         prices = PriceList()
         for path in terminal.progress(files, "scoring", quiet=as_json):
@@ -108,6 +108,8 @@ async def _judged(
     quiet: bool,
 ) -> list[DeskScore]:
     """Every file by every profile, a few at a time; the estimate is told before the first."""
+    import asyncio
+
     from consumer import desk, logs, terminal
     from consumer.judge.line import Account
     from consumer.judges import DeskSpend, open_judge, prices
@@ -208,7 +210,7 @@ def profiles_apply(
     async def keep(store: Store) -> bool:
         return await store.register_profile(chosen, by=by)
 
-    if not asyncio.run(with_store(keep)):
+    if not wait_for(with_store(keep)):
         fail(
             f"profile {chosen.id}: version {chosen.version} is stored with other content: "
             "raise the version"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections import Counter
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consumer.cli.base import Json, app, fail, settings_now, tell, with_store
+from consumer.cli.base import Json, app, fail, settings_now, tell, wait_for, with_store
 from consumer.errors import ConfigError, NotReachable
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def dlq_list(
     every = reason is None and session is None
     span = Span(since=_moment(since), newest=limit if every else None)
     wanted = Wanted(reason=reason, session_id=session)
-    rows = asyncio.run(_rows(span, wanted, limit))
+    rows = wait_for(_rows(span, wanted, limit))
     if as_json:
         tell(rows, as_json)
     else:
@@ -104,7 +103,7 @@ def dlq_show(
         async with aclosing(letters):
             return await anext(letters, None)
 
-    letter = asyncio.run(find(_checked("PLACE", place_of, place)))
+    letter = wait_for(find(_checked("PLACE", place_of, place)))
     if letter is None:
         fail(f"there is no dead letter at {place}: it never was, or was kept long enough")
     if as_json:
@@ -195,10 +194,10 @@ def dlq_redrive(
     chosen = frozenset(_checked("PLACES", place_of, place) for place in places or ())
     wanted = Wanted(places=chosen or None, reason=reason, session_id=session)
     span, settings = Span(since=_moment(since)), settings_now()
-    choices = asyncio.run(_plan(settings, span, wanted, limit, max_redrives, force))
+    choices = wait_for(_plan(settings, span, wanted, limit, max_redrives, force))
     going = [choice for choice in choices if choice.obstacle is None]
     if not dry_run and going:
-        asyncio.run(_redrive(settings, span, going, rate, quiet=as_json))
+        wait_for(_redrive(settings, span, going, rate, quiet=as_json))
     _tell_redrive(choices, going, dry_run, as_json)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +17,7 @@ from consumer.cli.base import (
     fail,
     settings_now,
     tell,
+    wait_for,
     with_store,
 )
 
@@ -46,7 +46,7 @@ def check(as_json: Json = False) -> None:
                 terminal.OUT.print(terminal.check_line(made))
         return found
 
-    found = asyncio.run(all_checks())
+    found = wait_for(all_checks())
     if as_json:
         tell([asdict(made) for made in found], as_json)
     if not all(made.ok for made in found):
@@ -74,8 +74,8 @@ def replay(
         return await replaying.rebuild(store, score)
 
     logs.set_up("WARNING", "console")
-    replayed = asyncio.run(with_store(rebuild))
-    answers = asyncio.run(_sent(replayed, max_cost)) if send else []
+    replayed = wait_for(with_store(rebuild))
+    answers = wait_for(_sent(replayed, max_cost)) if send else []
     if as_json:
         tell(replaying.as_json(replayed, answers), as_json)
     elif prompt:

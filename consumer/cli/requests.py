@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from datetime import UTC, datetime
 from functools import partial
@@ -12,7 +11,7 @@ from uuid import UUID
 
 import typer
 
-from consumer.cli.base import Json, app, fail, settings_now, tell, with_store
+from consumer.cli.base import Json, app, fail, settings_now, tell, wait_for, with_store
 from consumer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def publish(
         },
     )
     requests = requesting.with_ids(requests)
-    asyncio.run(_publish(settings, requests))
+    wait_for(_publish(settings, requests))
     sent = [{"session_id": r.session_id, "request_id": str(r.request_id)} for r in requests]
     tell(sent, as_json, lines=[f"requested {s['session_id']}  {s['request_id']}" for s in sent])
 
@@ -172,7 +171,7 @@ def status(as_json: Json = False) -> None:
         backlog = await store.backlog(1_000_000)
         return {"requests": await store.counts(), "backlog": asdict(backlog)}
 
-    found = asyncio.run(with_store(look))
+    found = wait_for(with_store(look))
     if as_json:
         tell(found, as_json)
         return
@@ -201,7 +200,7 @@ def show(
             "scores": await store.session_scores(session),
         }
 
-    found = asyncio.run(with_store(look))
+    found = wait_for(with_store(look))
     if as_json:
         tell(found, as_json)
     else:
@@ -229,7 +228,7 @@ def cancel(
     async def end(store: Store) -> bool:
         return await store.cancel(request, by=by)
 
-    cancelled = asyncio.run(with_store(end))
+    cancelled = wait_for(with_store(end))
     tell({"cancelled": cancelled}, as_json, lines=["cancelled"] if cancelled else [])
     if not cancelled:
         fail(f"request {request} is unknown or finished already")
@@ -263,7 +262,7 @@ def prune(
             deleted["inputs"] = await _all(pruned)
         return deleted
 
-    deleted = asyncio.run(with_store(delete))
+    deleted = wait_for(with_store(delete))
     lines = [
         f"{deleted['deleted']} finished request(s) deleted",
         f"{deleted['spend']} row(s) about what judges cost deleted",

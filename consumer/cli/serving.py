@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from consumer import __version__
-from consumer.cli.base import Json, app, config_now, fail, settings_now, tell
+from consumer.cli.base import Json, app, config_now, fail, settings_now, tell, wait_for
 from consumer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,7 +54,21 @@ def run(
 
     settings, config, chosen = _checked(roles, application)
     logs.set_up(settings.log_level, settings.log_format)
-    asyncio.run(application.run(settings, config, chosen))
+    _spare_the_collector()
+    wait_for(application.run(settings, config, chosen))
+
+
+# A session becomes thousands of objects, few of them in cycles: by default the collector would look
+# for those dozens of times for each session.
+_NEW_OBJECTS = 10_000
+
+
+def _spare_the_collector() -> None:
+    """What is loaded by now stays, and need not be looked through again and again."""
+    import gc
+
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS, 20, 20)
 
 
 def _checked(roles: str, application: Any) -> tuple[Settings, Config, Any]:
@@ -100,12 +113,12 @@ def migrate(
 
     dsn = settings_now().database_url.get_secret_value()
     if direction is Direction.STATUS:
-        states = asyncio.run(migrations.status(dsn))
+        states = wait_for(migrations.status(dsn))
         rows = [{"migration": s.title, "applied_at": s.applied_at} for s in states]
         tell(rows, as_json, lines=[f"{r['migration']}  {r['applied_at'] or '-'}" for r in rows])
         return
     work = migrations.up(dsn) if direction is Direction.UP else migrations.down(dsn, to=to)
-    titles = asyncio.run(work)
+    titles = wait_for(work)
     done = "applied" if direction is Direction.UP else "taken back"
     lines = [f"{done}: {title}" for title in titles] or ["nothing to do"]
     tell({done.replace(" ", "_"): titles}, as_json, lines=lines)
@@ -152,7 +165,7 @@ def demo(
         raise ConfigError(
             [f"the demo needs `pip install 'score-consumer[demo]'`: {error}"]
         ) from error
-    raise SystemExit(asyncio.run(demo_show.run(once=once)))
+    raise SystemExit(wait_for(demo_show.run(once=once)))
 
 
 @app.command()

@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from consumer.error_codes import ErrorCode, FailedState
 from consumer.events import (
-    ErrorCode,
     Event,
-    FailedState,
     GateOutcome,
     JudgeUse,
     QualityRisk,

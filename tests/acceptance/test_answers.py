@@ -7,7 +7,7 @@ from uuid import UUID
 import httpx
 
 from consumer.demo.sample_sessions import load
-from consumer.events import ErrorCode
+from consumer.error_codes import ErrorCode
 from tests.support.stage import Stage, dead_letters
 from tests.support.stand_ins import answer, completion, hang
 

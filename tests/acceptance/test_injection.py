@@ -3,7 +3,7 @@
 import json
 
 from consumer.demo.sample_sessions import load
-from consumer.events import ErrorCode
+from consumer.error_codes import ErrorCode
 from tests.support.stage import Stage
 from tests.support.stand_ins import completion
 

@@ -8,7 +8,7 @@ from time import monotonic
 from starlette.responses import Response
 
 from consumer.demo.world import ConsumerProcess
-from consumer.events import ErrorCode
+from consumer.error_codes import ErrorCode
 from tests.support.judging import JUDGE, completed, configured, figures, verdict
 from tests.support.stage import Stage
 from tests.support.stand_ins import Fault, answer

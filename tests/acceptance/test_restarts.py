@@ -10,7 +10,7 @@ import pytest
 from consumer.demo.servers import EmbeddedPostgres, ServerError
 from consumer.demo.world import ConsumerProcess
 from consumer.edges.postgres import migrations
-from consumer.events import ErrorCode
+from consumer.error_codes import ErrorCode
 from tests.support.stage import Stage
 from tests.support.stand_ins import hang
 

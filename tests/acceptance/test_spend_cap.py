@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from consumer.events import ErrorCode
+from consumer.error_codes import ErrorCode
 from tests.support.judging import JUDGE, completed, configured, shipped, verdict
 from tests.support.stage import Stage
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from consumer import __version__, contracts, outgoing
 from consumer.cloudevents import Record, Unacceptable, read_request
-from consumer.events import ALL, OUTGOING, ErrorCode, Event, FailedState, failed_state
+from consumer.error_codes import ErrorCode, FailedState, failed_state
+from consumer.events import ALL, OUTGOING, Event
 from consumer.intake import IntakeSettings, dead_letter
 from consumer.outgoing import Addresses, Asked, OutboxRow, sent_header, stored_header
 from consumer.pipeline import Failed

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from starlette.responses import Response, StreamingResponse
 
-from consumer.events import ErrorCode
+from consumer.error_codes import ErrorCode
 from consumer.resources import resource
 from tests.faults.conftest import SESSION_S
 from tests.support import promises

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from consumer.events import ErrorCode
+from consumer.error_codes import ErrorCode
 from consumer.pipeline import Failed
 from consumer.scoring.criteria import Criteria
 from consumer.scoring.score import Score

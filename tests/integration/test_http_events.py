@@ -17,7 +17,7 @@ from consumer.api import feed
 from consumer.api.feed import Feed
 from consumer.edges.postgres.connect import open_pool
 from consumer.edges.postgres.live import StoredChanges
-from consumer.events import ErrorCode
+from consumer.error_codes import ErrorCode
 from consumer.pipeline import Failed
 from consumer.ports import Change, Cursor
 from tests.integration.builders import claim_one, execute, fetch, request, scored

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest_asyncio
 from prometheus_client import REGISTRY
 
-from consumer.events import ErrorCode
+from consumer.error_codes import ErrorCode
 from consumer.pipeline import Failed
 from consumer.scoring.criteria import Criteria
 from tests.integration.builders import OTHER_CRITERIA, begin, claim_one, request, score, scored

@@ -20,8 +20,8 @@ import pytest_asyncio
 from consumer.edges.postgres.connect import open_pool, place
 from consumer.edges.postgres.spend import DaySpend, Spend
 from consumer.edges.postgres.store import Store
+from consumer.error_codes import ErrorCode
 from consumer.errors import LeaseLost, NotReachable
-from consumer.events import ErrorCode
 from consumer.pipeline import Failed
 from consumer.ports import ClaimedRequest
 from tests.integration.builders import (

@@ -17,8 +17,8 @@ import pytest
 import pytest_asyncio
 
 from consumer.edges.postgres.store import IncomingRequest, Store
+from consumer.error_codes import ErrorCode
 from consumer.errors import AlreadyBeingScored, LeaseLost
-from consumer.events import ErrorCode
 from consumer.pipeline import Failed
 from consumer.ports import ClaimedRequest
 from tests.integration.builders import (

@@ -16,8 +16,9 @@ import pytest_asyncio
 
 from consumer.edges.postgres.rows import score_columns
 from consumer.edges.postgres.store import Backlog, Store
+from consumer.error_codes import ErrorCode
 from consumer.errors import LeaseLost
-from consumer.events import ErrorCode, event_id
+from consumer.events import event_id
 from consumer.pipeline import Failed
 from consumer.ports import ClaimedRequest
 from consumer.scoring.inputs import inputs_of

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumer.error_codes import ErrorCode
 from consumer.errors import (
     AlreadyBeingScored,
     ContextOverflow,
@@ -29,7 +30,6 @@ from consumer.errors import (
     SessionNotFound,
     Unavailable,
 )
-from consumer.events import ErrorCode
 from consumer.judge.line import Account
 from consumer.judge.panel import Judge
 from consumer.pipeline import (

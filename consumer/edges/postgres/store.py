@@ -16,8 +16,8 @@ import asyncpg
 from consumer import failpoints, outgoing
 from consumer.edges.postgres import rows
 from consumer.edges.postgres.connect import translated
+from consumer.error_codes import ErrorCode, failed_state
 from consumer.errors import AlreadyBeingScored, LeaseLost, NotReachable
-from consumer.events import ErrorCode, failed_state
 from consumer.outgoing import Addresses, Asked, OutboxRow
 from consumer.pipeline import Failed
 from consumer.ports import ClaimedRequest
