@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from consumer.error_codes import ErrorCode
@@ -119,6 +119,8 @@ class Pipeline:
     profiles: Sequence[Profile]
     enabled: bool
     patience: Patience
+    # By the profile's identity, and with it: it takes half a millisecond, and few are ever used.
+    _hashes: dict[int, tuple[Profile, str]] = field(default_factory=dict, init=False, repr=False)
 
     async def run(self, request: ClaimedRequest, now: Callable[[], datetime]) -> Outcome:
         """The request's outcome. `now` is the database's clock.
@@ -140,9 +142,9 @@ class Pipeline:
         self._refuse_hopeless(request)
         session = await self.history.fetch(request.session_id)
         profile = self._profile(request, session)
-        criteria_ = criteria_of(profile, self.judge)
+        criteria_hash = self._criteria_hash(profile)
         if stored := await self.scores.begin_scoring(
-            request, profile_id=profile.id, criteria_hash=criteria_.hash
+            request, profile_id=profile.id, criteria_hash=criteria_hash
         ):
             return Reused(stored)
         about = subject(
@@ -159,7 +161,7 @@ class Pipeline:
                 triggered_by=request.triggered_by,
                 subject=about,
                 profile=profile,
-                criteria_hash=criteria_.hash,
+                criteria_hash=criteria_hash,
                 total=scored.total,
                 judgement=scored.judgement,
                 judge_skipped=scored.judge_skipped,
@@ -167,6 +169,11 @@ class Pipeline:
                 duration_ms=round((now() - request.claimed_at) / timedelta(milliseconds=1)),
             )
         )
+
+    def _criteria_hash(self, profile: Profile) -> str:
+        if id(profile) not in self._hashes:
+            self._hashes[id(profile)] = (profile, criteria_of(profile, self.judge).hash)
+        return self._hashes[id(profile)][1]
 
     def _refuse_hopeless(self, request: ClaimedRequest) -> None:
         if not self.enabled:

@@ -20,7 +20,7 @@ from consumer.scoring.prompt import KNOWN
 from consumer.scoring.scorers.base import EXCERPT_CHARACTERS, excerpt
 from consumer.scoring.session import Session, Step, ToolCall
 from consumer.scoring.text import storable
-from consumer.scoring.transcript import fold, visible
+from consumer.scoring.transcript import INVISIBLE, fold, visible
 
 Part = Literal["step", "alert", "runbook", "tools", "final_analysis"]
 Kind = Literal["verdict", "order", "fence", "placeholder", "chat_template", "hidden", "encoded"]
@@ -270,53 +270,85 @@ _SEPARATORS = re.compile(r"(?:[^\w.!?\u0610-\u06ed\u0900-\u0dff]|\b_|_\b|__)+")
 _ASCII_SEPARATORS = {
     code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "_.!?")
 }
-_EDGES_OF_NAMES = re.compile(r"\b_+|_+\b|__+")
+# A literal first, which `re` looks for quickly.
+_EDGES_OF_NAMES = re.compile(r"_(?:_+|(?<![A-Za-z0-9]_)|(?![A-Za-z0-9]))")
 
 
 def _words(plain: str) -> str:
     """The words, with single blanks between them."""
     if not plain.isascii():
         return _SEPARATORS.sub(" ", plain)
-    words = plain.translate(_ASCII_SEPARATORS)
-    return " ".join(_EDGES_OF_NAMES.sub(" ", words).split())
+    return _single(" ", _EDGES_OF_NAMES.sub(" ", plain.translate(_ASCII_SEPARATORS))).strip()
+
+
+def _single(character: str, text: str) -> str:
+    """Every run of the character as one of it. Much quicker than to split and join."""
+    while character * 2 in text:
+        text = text.replace(character * 2, character)
+    return text
 
 
 # Superscript, letter-like, circled, ligatures, full-width, mathematical letters, each as the plain
 # ones. Letter by letter: normalising a whole text takes quadratic time on a row of accents.
+_VARIANTS = (
+    (0x2070, 0x209F),
+    (0x2100, 0x214F),
+    (0x2460, 0x24FF),
+    (0xFB00, 0xFB06),
+    (0xFF01, 0xFF5E),
+    (0x1D400, 0x1D7FF),
+)
 _COMPATIBLE = {
     code: unicodedata.normalize("NFKC", chr(code))
-    for first, last in (
-        (0x2070, 0x209F),
-        (0x2100, 0x214F),
-        (0x2460, 0x24FF),
-        (0xFB00, 0xFB06),
-        (0xFF01, 0xFF5E),
-        (0x1D400, 0x1D7FF),
-    )
+    for first, last in _VARIANTS
     for code in range(first, last + 1)
 }
+# Most texts that are not ASCII hold neither variants nor invisible characters; to look is quick.
+_ODD = "[" + "".join(rf"\x{{{a:x}}}-\x{{{b:x}}}" for a, b in _VARIANTS) + INVISIBLE + "]"
 _UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
 def _plain(text: str) -> str:
     """The text's lines, without escapes, invisible characters and typographic variants."""
     # Tool results are often JSON in a string, whose escapes a judge reads as easily as the text.
-    text = _UNICODE_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
-    for line_break in (r"\n", r"\r", r"\t"):
-        text = text.replace(line_break, "\n")
-    text = storable(visible(text.replace("\\", "")).translate(_COMPATIBLE))
-    return "\n".join(filter(None, map(fold, text.splitlines())))
+    if "\\" in text:
+        text = _UNICODE_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+        for line_break in (r"\n", r"\r", r"\t"):
+            text = text.replace(line_break, "\n")
+        text = text.replace("\\", "")
+    if text.isascii():
+        return _folded_ascii(storable(text))
+    if find(_ODD, text):
+        text = visible(text).translate(_COMPATIBLE)
+    return "\n".join(filter(None, map(fold, storable(text).splitlines())))
+
+
+# What str.split and str.splitlines take for white space and for the end of a line.
+_ASCII_SPACES = {ord(c): " " if c in "\t\x1f" else "\n" for c in "\t\x1f\r\x0b\x0c\x1c\x1d\x1e"}
+
+
+def _folded_ascii(text: str) -> str:
+    """As above, by what is quick."""
+    text = _single(" ", text.translate(_ASCII_SPACES))
+    return _single("\n", text.replace("\n ", "\n").replace(" \n", "\n")).strip(" \n")
 
 
 # --- Base64 --------------------------------------------------------------------------------------
 
 # 20 characters are 15 bytes: no order is shorter. Lines may be broken, as mail does.
-_BASE64 = r"[A-Za-z0-9+/_-]{20,}(\r?\n[A-Za-z0-9+/_-]{20,})*(\r?\n[A-Za-z0-9+/_-]{1,19}\b)?"
+_DIGIT = "[A-Za-z0-9+/_-]"
+_BASE64 = rf"{_DIGIT}{{20,}}(?:\r?\n{_DIGIT}{{20,}})*(?:\r?\n{_DIGIT}{{1,19}}\b)?"
+# Nearly all that is text has capitals in base64; hashes and names of pods have none.
+_WITH_CAPITALS = "|".join(f"[a-z0-9+/_-]{{{n}}}[A-Z]{_DIGIT}{{{19 - n}}}" for n in range(20))
+_WITH_CAPITALS += "|[a-z0-9+/_-]{20}[a-z0-9+/_-]*[A-Z]"
 
 
 def _decoded(text: str) -> str:
     """What is base64 in the text, decoded once; noise where it only looked like base64."""
-    return "\n".join(_decode(text[start:end]) for start, end in find_all(_BASE64, text))
+    if find(_WITH_CAPITALS, text, match_case=True) is None:
+        return ""
+    runs = (text[start:end] for start, end in find_all(_BASE64, text))
+    return "\n".join(_decode(run) for run in runs if run != run.lower())
 
 
 def _decode(encoded: str) -> str:

@@ -20,10 +20,10 @@ MAX_CHARACTERS = 1000
 
 
 @lru_cache(maxsize=1024)
-def compiled(pattern: str) -> Any:
-    """The pattern, without regard to case. Raises ValueError that says what is wrong with it."""
+def compiled(pattern: str, *, match_case: bool = False) -> Any:
+    """The pattern, without regard to case unless told. Raises ValueError that says why not."""
     options = re2.Options()
-    options.case_sensitive = False
+    options.case_sensitive = match_case
     options.log_errors = False
     options.max_mem = MAX_MEMORY_BYTES
     try:
@@ -42,10 +42,10 @@ def _usable(pattern: str) -> str:
 Pattern = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_usable)]
 
 
-def find(pattern: str, text: str) -> Spot | None:
+def find(pattern: str, text: str, *, match_case: bool = False) -> Spot | None:
     """Where the pattern first occurs: (start, end) in characters."""
     # A lone surrogate can't be encoded for the engine; its stand-in is one character as well.
-    match = compiled(pattern).search(storable(text))
+    match = compiled(pattern, match_case=match_case).search(storable(text))
     return (match.start(), match.end()) if match else None
 
 

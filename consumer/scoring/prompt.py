@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from consumer.scoring.profile import Profile
 from consumer.scoring.scorers.base import Subject
@@ -67,7 +68,7 @@ def _values(
         "RUNBOOK": fence("RUNBOOK", nonce, encode(session.runbook_url)),
         "TOOL_REPORT": fence("TOOL REPORT", nonce, tool_report_text(subject.report)),
         "CRITERIA": criteria_text(profile),
-        "OUTPUT_SCHEMA": json.dumps(output_schema(profile), indent=1),
+        "OUTPUT_SCHEMA": schema_text(profile),
     }
 
 
@@ -75,6 +76,12 @@ def _conversation(transcript: Transcript, nonce: str) -> str:
     """The fenced transcript. What the program has to say of it stands before the fence."""
     fenced = fence("TRANSCRIPT", nonce, transcript.text)
     return f"{transcript.note}\n{fenced}" if transcript.note else fenced
+
+
+@lru_cache(maxsize=64)
+def schema_text(profile: Profile) -> str:
+    """The schema of the verdict, to be read by the judge."""
+    return json.dumps(output_schema(profile), indent=1)
 
 
 def tool_report_text(report: ToolReport) -> str:

@@ -14,6 +14,8 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 def storable(text: str) -> str:
     """The text with U+0000 and lone surrogates replaced by U+FFFD."""
+    if text.isascii() and "\0" not in text:  # much quicker than to look for what is rare
+        return text
     return _UNSTORABLE.sub("\ufffd", text)
 
 

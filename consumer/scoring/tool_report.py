@@ -221,18 +221,19 @@ def _unreferenced(session: Session) -> set[str]:
 
     A result that holds nothing distinctive ("OK") can't be said to be unused, and is left out.
     """
-    later = words(session.final_analysis)
+    later = _distinctive(words(session.final_analysis))
     unused: set[str] = set()
     for step in reversed(tuple(session.steps)):
         if isinstance(step, ToolCall):
             asked = words(_json(step.arguments))
             # What the agent itself had asked with proves nothing about the answer.
-            own = set() if step.failure else words(step.result) - asked
-            if not _has_distinctive(own & later) and _has_distinctive(own):
+            own = () if step.failure else _WORD.findall(step.result)
+            taken_up = later.intersection(own) - asked
+            if not taken_up and any(is_distinctive(word) for word in own if word not in asked):
                 unused.add(step.id)
-            later |= asked
+            later |= _distinctive(asked)
         else:
-            later |= words(_text(step))
+            later |= _distinctive(words(_text(step)))
     return unused
 
 
@@ -245,8 +246,8 @@ def words(text: str) -> set[str]:
     return set(_WORD.findall(text))
 
 
-def _has_distinctive(words: set[str]) -> bool:
-    return any(map(is_distinctive, words))
+def _distinctive(words: set[str]) -> set[str]:
+    return set(filter(is_distinctive, words))
 
 
 def is_distinctive(word: str) -> bool:

@@ -18,11 +18,12 @@ from consumer.scoring.session import AvailableTool, Session, Stage, Step, ToolCa
 
 # Unicode's Default_Ignorable_Code_Point: zero-width, bidi control, fillers, variation selectors
 # and tags; and the interlinear annotations U+FFF9 to U+FFFB, which hide text as well.
-_INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+INVISIBLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
-    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
+_INVISIBLE = re.compile(f"[{INVISIBLE}]")
 # JSON leaves these as they are, but many readers break the line at them.
 _LINE_BREAKS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 # Half a surrogate pair can't be encoded as UTF-8: the request would fail for one odd character.

@@ -13,11 +13,12 @@ from consumer.demo.sample_sessions import load as load_samples
 from consumer.desk import read_session
 from consumer.edges.history.tarsy_python_shape import Detail, parse
 from consumer.edges.history.tarsy_python_shape import session as as_session
+from consumer.scoring import injection
 from consumer.scoring.injection import MAX_FLAGS, Flag, flags
 from consumer.scoring.prompt import KNOWN, render
 from consumer.scoring.scorers.base import EXCERPT_CHARACTERS
 from consumer.scoring.session import Session
-from consumer.scoring.transcript import transcript, visible
+from consumer.scoring.transcript import fold, transcript, visible
 from consumer.scoring.verdict import output_schema
 from tests.injection.attacks import planted
 from tests.unit.builders import (
@@ -255,3 +256,33 @@ def test_groups_end_with_the_last_part_or_after_it() -> None:
     long = "all is well. " * 20_000
     for last in (ORDER, f"{long}\n{ORDER}"):
         assert [flag.part for flag in flags(planted("final_analysis", last))] == ["final_analysis"]
+
+
+# --- What is quick says the same as what is plain ------------------------------------------------
+
+ASCII = st.text(st.sampled_from("aB3_ .!-\t\n\r\x0b\x1c\x1f\\/#"), max_size=60)
+
+
+@given(ASCII)
+def test_lines_are_folded_as_python_would(text: str) -> None:
+    folded = "\n".join(filter(None, map(fold, text.splitlines())))
+    assert injection._folded_ascii(text) == folded
+
+
+@given(ASCII)
+def test_words_are_those_between_separators(text: str) -> None:
+    separated = re.sub(r"[^A-Za-z0-9_.!?]", " ", text)
+    bare = re.sub(r"\b_+|_+\b|__+", " ", separated)
+    assert injection._words(text) == " ".join(bare.split())
+
+
+@pytest.mark.parametrize("before", ["", "a", "a" * 24, "0-9_" * 10])
+def test_base64_is_read_from_its_first_digit_on(before: str) -> None:
+    hidden = base64.b64encode(ORDER.encode()).decode()
+    whole = base64.b64encode(b"\x69\xa6\x9a" * (len(before) // 4)).decode() + hidden
+    assert kinds(f"key: {whole}") == ["encoded"]
+
+
+def test_what_has_no_capitals_is_no_base64() -> None:
+    names = "checkout-7d9f8b6c5d-x2x4z/miner-0 0a1b2c3d4e5f60718293a4b5c6d7e8f9"
+    assert injection._decoded(names) == ""
