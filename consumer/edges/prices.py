@@ -19,9 +19,12 @@ _PROBES = (1_000, 150_000, 300_000, MILLION)
 
 @dataclass(frozen=True, slots=True)
 class _Rate:
-    """USD per (input, output) token where they do not depend on the amount, else None."""
+    """USD per (input, output) token where they do not depend on the amount, else None. Not `known`:
+    the list tells no price, whatever the amount.
+    """
 
     per_token: tuple[float, float] | None
+    known: bool
     until: float
 
 
@@ -44,6 +47,8 @@ class PriceList:
         if override := self.overrides.get((provider or "", model)):
             return (input_tokens * override[0] + output_tokens * override[1]) / MILLION
         rate = self._rate(provider, model)
+        if not rate.known:
+            return None
         if rate.per_token is None:
             return _listed(provider, model, input_tokens, output_tokens)
         return input_tokens * rate.per_token[0] + output_tokens * rate.per_token[1]
@@ -51,14 +56,22 @@ class PriceList:
     def _rate(self, provider: str | None, model: str) -> _Rate:
         kept = self._rates.get((provider, model))
         if kept is None or kept.until < monotonic():
-            kept = _Rate(_per_token(provider, model), monotonic() + RATE_KEPT_S)
+            prices = _probed(provider, model)
+            kept = _Rate(
+                per_token=_per_token(prices),
+                known=any(price is not None for probe in prices for price in probe),
+                until=monotonic() + RATE_KEPT_S,
+            )
             self._rates[provider, model] = kept
         return kept
 
 
-def _per_token(provider: str | None, model: str) -> tuple[float, float] | None:
-    """The model's rates, if the list's price is the same for every amount."""
-    known = [
+# The prices of so many tokens as input, as output, and as both.
+_Probe = tuple[float | None, float | None, float | None]
+
+
+def _probed(provider: str | None, model: str) -> list[_Probe]:
+    return [
         (
             _listed(provider, model, n, 0),
             _listed(provider, model, 0, n),
@@ -66,6 +79,10 @@ def _per_token(provider: str | None, model: str) -> tuple[float, float] | None:
         )
         for n in _PROBES
     ]
+
+
+def _per_token(known: list[_Probe]) -> tuple[float, float] | None:
+    """The model's rates, if the list's price is the same for every amount."""
     read, written, _ = known[0]
     if read is None or written is None:
         return None
