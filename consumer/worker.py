@@ -37,6 +37,7 @@ from consumer.tracing import NO_SPAN, OFF, Attributes, Span, Tracer, evaluation
 log = structlog.get_logger()
 
 POLL_S = 1.0
+FREE_EVERY_S = 0.5
 # Renewing thrice a lease lets two renewals fail before it is lost.
 RENEWALS_PER_LEASE = 3
 _DATABASE: Attributes = {"db.system.name": "postgresql"}
@@ -85,6 +86,7 @@ class Worker:
         self._storing: set[UUID] = set()
         self._failure: Exception | None = None
         self._spare_leases_until = 0.0
+        self._freed_at = 0.0
         metrics.SLOTS.set(settings.slots)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -144,8 +146,11 @@ class Worker:
         return len(requests)
 
     async def _free_expired(self) -> None:
-        if monotonic() < self._spare_leases_until:
+        now = monotonic()
+        # A busy worker looks for work many times a second; leases end after many seconds.
+        if now < max(self._spare_leases_until, self._freed_at + FREE_EVERY_S):
             return
+        self._freed_at = now
         for request_id, session_id, lost in await self._store.free_expired():
             metrics.LEASES_FREED.inc()
             log.warning(

@@ -160,14 +160,17 @@ FROM score_requests WHERE coalesced_into = $1 AND state = 'pending'
 ORDER BY received_at, request_id
 FOR UPDATE;
 
--- name: retire_score
--- The session's former score by this profile is no longer the current one.
-UPDATE session_scores SET is_current = false
-WHERE session_id = $1 AND judge_profile_id = $2 AND is_current;
-
 -- name: insert_score
--- The score with its missing tools, approaches and steps.
-WITH score AS (
+-- The score with its missing tools, approaches and steps, in place of the session's former one by
+-- this profile; and what judges were shown, under its SHA-256.
+WITH retired AS (
+    UPDATE session_scores SET is_current = false
+    WHERE session_id = $2 AND judge_profile_id = $5 AND is_current
+    RETURNING score_id
+), shown AS (
+    INSERT INTO judge_inputs (sha256, content) SELECT $43::text, $44::bytea WHERE $43 IS NOT NULL
+    ON CONFLICT (sha256) DO UPDATE SET used_at = now()
+), score AS (
     INSERT INTO session_scores (score_id, session_id, request_id, criteria_hash, judge_profile_id,
         judge_profile_version, method, total_score, score_breakdown, score_details, score_reasoning,
         confidence, gate, disqualified, disqualifier_triggered, quality_risk, quality_risk_threshold,
@@ -176,9 +179,11 @@ WITH score AS (
         agent_provider, classification_label, session_total_tokens, session_cost_usd,
         session_duration_ms, scored_triggered_by, duration_ms, ranking, tool_report, judge_skipped,
         elision, injection_flags)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20,
         $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37,
-        $38, $39, $40)
+        $38, $39, $40
+    -- What is counted must have been done before: two can't be current.
+    FROM (SELECT count(*) FROM retired) AS before
     RETURNING score_id
 ), tools AS (
     INSERT INTO score_missing_tools (score_id, tool_name, rationale, availability)
@@ -196,11 +201,6 @@ INSERT INTO score_alternative_approach_steps (approach_id, step_order, step_desc
 SELECT approaches.id, step.ordinality, step.text
 FROM approaches JOIN given ON given.position = approaches.position,
     jsonb_array_elements_text(given.steps) WITH ORDINALITY AS step (text, ordinality);
-
--- name: keep_inputs
--- Keeps what judges were shown under its SHA-256.
-INSERT INTO judge_inputs (sha256, content) VALUES ($1, $2)
-ON CONFLICT (sha256) DO UPDATE SET used_at = now();
 
 -- name: inputs
 -- What judges were shown.
@@ -228,11 +228,18 @@ WHERE request_id = $1 AND state IN ('pending', 'in_progress')
 FOR UPDATE;
 
 -- name: complete_requests
--- These requests are answered by this score.
-UPDATE score_requests
-SET state = 'completed', score_id = $2, finished_at = now(), error_code = NULL, error_message = NULL,
-    scoring_profile_id = NULL, lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL
-WHERE request_id = ANY($1::uuid[]);
+-- These requests are answered by this score, and these are the events that say so, in this order.
+WITH answered AS (
+    UPDATE score_requests
+    SET state = 'completed', score_id = $2, finished_at = now(), error_code = NULL,
+        error_message = NULL, scoring_profile_id = NULL, lease_owner = NULL, lease_token = NULL,
+        lease_expires_at = NULL
+    WHERE request_id = ANY($1::uuid[])
+)
+INSERT INTO outbox (event_id, topic, key, type, payload, headers)
+SELECT event_id, topic, key, type, payload, headers::jsonb
+FROM unnest($3::uuid[], $4::text[], $5::bytea[], $6::text[], $7::bytea[], $8::text[])
+    AS event (event_id, topic, key, type, payload, headers);
 
 -- name: end_requests
 -- These requests end without a score, in state $2 and with this reason.

@@ -4,7 +4,7 @@ import asyncio
 import random
 from time import monotonic
 
-from consumer.edges.postgres.store import IDLE_LIMIT_S
+from consumer.edges.postgres.connect import IDLE_LIMIT_S
 from consumer.failpoints import Point
 from tests.faults.conftest import LEASE_S
 from tests.support import promises

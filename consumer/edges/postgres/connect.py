@@ -17,6 +17,9 @@ from consumer.errors import ConfigError, NotReachable
 
 COMMAND_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
+# Between two statements of a transaction there is next to nothing to do. What a frozen or vanished
+# process has locked shall not stay so: the server ends its transaction.
+IDLE_LIMIT_S = 10.0
 
 # What a server that is away, restarting, full or failing over makes asyncpg raise. A deadlock or a
 # serialization failure is the same to a caller: the transaction is gone, and may be tried again.
@@ -89,6 +92,19 @@ async def _prepare(connection: asyncpg.Connection[Any]) -> None:
     )
 
 
+async def _prepare_pooled(connection: asyncpg.Connection[Any]) -> None:
+    await _prepare(connection)
+    await connection.execute(
+        f"SET idle_in_transaction_session_timeout = {int(IDLE_LIMIT_S * 1000)}"
+    )
+
+
+async def _leave_as_it_is(_: asyncpg.Connection[Any]) -> None:
+    """Nothing of ours outlives a transaction: to reset a connection after each use would cost a
+    round trip, for nothing. (A transaction left open is rolled back all the same.)
+    """
+
+
 async def open_pool(dsn: str, *, size: int) -> asyncpg.Pool[Any]:
     """A pool of up to `size` connections. Raises NotReachable or ConfigError."""
     _refuse_unusable_files(dsn)
@@ -97,7 +113,8 @@ async def open_pool(dsn: str, *, size: int) -> asyncpg.Pool[Any]:
             dsn,
             min_size=1,
             max_size=size,
-            init=_prepare,
+            init=_prepare_pooled,
+            reset=_leave_as_it_is,
             timeout=CONNECT_TIMEOUT_S,
             command_timeout=COMMAND_TIMEOUT_S,
             server_settings={"application_name": "score-consumer"},

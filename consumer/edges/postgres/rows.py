@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -52,6 +54,18 @@ def outbox_row(row: Record) -> OutboxRow:
     return OutboxRow(**{name: row[name] for name in OutboxRow.__slots__})
 
 
+def outbox_columns(events: Sequence[OutboxRow]) -> tuple[list[Any], ...]:
+    """The events as the arrays that insert_outbox takes, in its order."""
+    return (
+        [event.event_id for event in events],
+        [event.topic for event in events],
+        [event.key for event in events],
+        [event.type for event in events],
+        [event.payload for event in events],
+        [json.dumps(event.headers) for event in events],
+    )
+
+
 def score_columns(score: Score) -> tuple[Any, ...]:
     """The parameters of insert_score, in its order."""
     facts, judge = score.facts, score.judge
@@ -98,6 +112,8 @@ def score_columns(score: Score) -> tuple[Any, ...]:
         list(score.injection_flags),
         [asdict(tool) for tool in score.missing_tools],
         [{"position": n, **asdict(a)} for n, a in enumerate(score.approaches, start=1)],
+        score.inputs.sha256 if score.inputs else None,
+        score.inputs.content if score.inputs else None,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -29,8 +28,6 @@ from consumer.scoring.score import Score
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # Each round settles at least one session's leader, whoever else is inserting.
 _INSERT_ROUNDS = 10
-# Between two statements of a transaction there is next to nothing to do.
-IDLE_LIMIT_S = 10.0
 
 
 def load_queries(text: str) -> dict[str, str]:
@@ -111,16 +108,9 @@ class Store:
                 yield cast("asyncpg.Connection[Any]", connection)
 
     @asynccontextmanager
-    async def _transaction(
-        self, *, idle_limit_s: float = IDLE_LIMIT_S
-    ) -> AsyncIterator[asyncpg.Connection[Any]]:
-        """The server ends it when it idles for longer than `idle_limit_s`: what a frozen or
-        vanished process has locked shall not stay so.
-        """
+    async def _transaction(self) -> AsyncIterator[asyncpg.Connection[Any]]:
+        """The server ends it when it idles for longer than `connect.IDLE_LIMIT_S`."""
         async with self._connection() as connection, connection.transaction():
-            await connection.execute(
-                f"SET LOCAL idle_in_transaction_session_timeout = {int(idle_limit_s * 1000)}"
-            )
             yield connection
 
     async def _fetch(self, name: str, *args: Any) -> list[asyncpg.Record]:
@@ -164,14 +154,7 @@ class Store:
     ) -> None:
         """Has these events sent, in this order, if the connection's transaction commits."""
         if events:
-            columns = zip(
-                *(
-                    (e.event_id, e.topic, e.key, e.type, e.payload, json.dumps(e.headers))
-                    for e in events
-                ),
-                strict=True,
-            )
-            await connection.execute(self._sql["insert_outbox"], *map(list, columns))
+            await connection.execute(self._sql["insert_outbox"], *rows.outbox_columns(events))
 
     async def known(self, request_ids: Iterable[UUID]) -> set[UUID]:
         """Which of these requests were accepted already."""
@@ -263,10 +246,7 @@ class Store:
         """
         async with self._transaction() as connection:
             at, waiters = await self._hold(connection, request)
-            await connection.execute(self._sql["retire_score"], score.session_id, score.profile_id)
             await connection.execute(self._sql["insert_score"], *rows.score_columns(score))
-            if inputs := score.inputs:
-                await connection.execute(self._sql["keep_inputs"], inputs.sha256, inputs.content)
             await self._answer(connection, rows.stored(score, at), request, waiters, reused=False)
             failpoints.reach(failpoints.Point.BEFORE_COMMIT)
         return at
@@ -349,16 +329,16 @@ class Store:
         """Closes the requests and writes their events. Waiters made no call: theirs is reused."""
         leader = rows.asked(request)
         others = [rows.waiting(row) for row in waiters]
-        await connection.execute(
-            self._sql["complete_requests"],
-            [leader.request_id, *(asked.request_id for asked in others)],
-            score.score_id,
-        )
         events = [outgoing.completed(self.addresses, leader, score, reused=reused)]
         if not reused and (risk := outgoing.quality_risk(self.addresses, leader, score)):
             events.append(risk)
         events += [outgoing.completed(self.addresses, a, score, reused=True) for a in others]
-        await self.insert_outbox(connection, events)
+        await connection.execute(
+            self._sql["complete_requests"],
+            [leader.request_id, *(asked.request_id for asked in others)],
+            score.score_id,
+            *rows.outbox_columns(events),
+        )
 
     # ── relay ───────────────────────────────────────────────────────────────
 
@@ -378,7 +358,10 @@ class Store:
 
         It idles while Kafka takes the events: that may last up to `idle_limit_s`.
         """
-        async with self._transaction(idle_limit_s=idle_limit_s) as connection:
+        async with self._transaction() as connection:
+            await connection.execute(
+                f"SET LOCAL idle_in_transaction_session_timeout = {int(idle_limit_s * 1000)}"
+            )
             if not await connection.fetchval(self._sql["outbox_lock"]):
                 yield None
                 return

@@ -10,7 +10,7 @@ from typing import Any, cast
 import asyncpg
 
 from consumer.edges.postgres.connect import translated
-from consumer.edges.postgres.store import IDLE_LIMIT_S, load_queries
+from consumer.edges.postgres.store import load_queries
 from consumer.resources import resource
 
 # Whoever asks over HTTP does not wait longer for a connection.
@@ -39,11 +39,8 @@ class Tables:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[asyncpg.Connection[Any]]:
-        """The server ends it when it idles for long: a frozen process shall lock nobody out."""
+        """The server ends it when it idles for longer than `connect.IDLE_LIMIT_S`."""
         async with self._connection() as connection, connection.transaction():
-            await connection.execute(
-                f"SET LOCAL idle_in_transaction_session_timeout = {int(IDLE_LIMIT_S * 1000)}"
-            )
             yield connection
 
     async def _fetch(self, name: str, *args: Any) -> list[asyncpg.Record]:
