@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from consumer.edges.postgres.analytics import StoredAnalytics
-from consumer.events import ErrorCode
+from consumer.error_codes import ErrorCode
 from consumer.pipeline import Failed
 from consumer.scoring.score import JudgeUsage, Score, SessionFacts
 from consumer.scoring.verdict import Approach, MissingTool
