@@ -11,7 +11,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools chart image image-test sbom local-judge test check unit cover faults soak bench-rules lock clean
+.PHONY: help demo tools chart image image-test sbom local-judge test check unit cover faults soak bench bench-rules lock clean
 
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ faults: $(VENV)/dev.stamp ## Every fault test. KILLS=10 is how many random kills
 soak: $(VENV)/dev.stamp ## Random kills under load, with a report. KILLS=1000 MINUTES=60, OUT=folder.
 	@exec $(BIN)/python -m tests.soak --kills $(or $(KILLS),60) --minutes $(or $(MINUTES),4) \
 		$(if $(OUT),--out $(OUT))
+
+bench: $(VENV)/dev.stamp ## What it does on this machine, against its marks; figures in dist/bench.json. NAMES="slots faults".
+	@exec $(BIN)/python -m tests.bench $(NAMES) --json $(or $(OUT),dist/bench.json)
 
 bench-rules: $(VENV)/demo.stamp ## How fast the rules are, and how time grows with a session's size.
 	$(BIN)/python -m tests.bench.rules

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from consumer.analytics.selection import NAMES_DAYS, Availability, Selection, days
-from consumer.cli.base import Json, app, config_now, fail, tell, with_store
+from consumer.cli.base import Json, app, config_now, fail, tell, wait_for, with_store
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -65,7 +64,7 @@ def _report(
 
         return await make(StoredAnalytics(store.pool, where=store.where), wanted)
 
-    _tell(asyncio.run(with_store(look)), as_json)
+    _tell(wait_for(with_store(look)), as_json)
 
 
 def _tell(made: BaseModel, as_json: bool) -> None:
@@ -188,7 +187,7 @@ def criteria(
     from consumer.analytics import reports
 
     logs.set_up("WARNING", "console")
-    current = asyncio.run(with_store(_hashes))
+    current = wait_for(with_store(_hashes))
 
     async def make(figures: StoredAnalytics, wanted: Selection) -> BaseModel:
         return await reports.criteria(figures, wanted, current=current)
@@ -264,7 +263,7 @@ def _session_tools(session: str, as_json: bool) -> None:
 
         return await StoredAnalytics(store.pool, where=store.where).session_tools(session)
 
-    found = asyncio.run(with_store(look))
+    found = wait_for(with_store(look))
     if found is None or found["tool_report"] is None:
         fail(f"session {session!r} has no score with a tool report")
     if as_json:

@@ -14,6 +14,7 @@ import aiohttp
 import httpx
 import structlog
 from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import to_json
 
 from consumer import failpoints
 from consumer.edges.http import retry_after_s
@@ -48,6 +49,7 @@ MAX_ANSWER_BYTES = 10_000_000
 # Where an error's text names its cause; further on it may repeat what we sent.
 READ_CHARACTERS = 500
 
+_JSON = {"content-type": "application/json"}
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z_.]{0,63}")
 # OpenAI's words for a parameter, or a value of it, that the model does not take.
 _UNSUPPORTED = {"unsupported_parameter", "unsupported_value"}
@@ -227,18 +229,20 @@ class HttpProvider(ABC):
 
     async def _post(self, body: Mapping[str, Any]) -> Answer:
         """One request. An answer that grows too long is not read to its end."""
-        async with self.client.stream("POST", self._path(), json=body) as response:
+        # Several times quicker than httpx's own way for a prompt of 100 kB.
+        content = to_json(body)
+        async with self.client.stream(
+            "POST", self._path(), content=content, headers=_JSON
+        ) as response:
             failpoints.reach(failpoints.Point.DURING_JUDGE_CALL)
-            content = bytearray()
+            answer = bytearray()
             async for chunk in response.aiter_bytes():
-                content += chunk
-                if len(content) > MAX_ANSWER_BYTES:
+                answer += chunk
+                if len(answer) > MAX_ANSWER_BYTES:
                     raise JudgeNoAnswer(
                         f"judge {self.name} answers more than {MAX_ANSWER_BYTES} bytes"
                     )
-            return Answer(
-                status=response.status_code, headers=response.headers, body=bytes(content)
-            )
+            return Answer(status=response.status_code, headers=response.headers, body=bytes(answer))
 
     def _problem(self, answer: Answer) -> Problem:
         return problem_in(answer)
