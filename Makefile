@@ -11,7 +11,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools chart image image-test sbom local-judge test check unit cover faults soak bench bench-rules lock clean
+.PHONY: help demo tools chart image image-test sbom local-judge test check unit cover faults soak bench bench-api bench-rules lock clean
 
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ bench: $(VENV)/dev.stamp ## What it does on this machine, against its marks; fig
 
 bench-rules: $(VENV)/demo.stamp ## How fast the rules are, and how time grows with a session's size.
 	$(BIN)/python -m tests.bench.rules
+
+bench-api: $(VENV)/dev.stamp ## How fast the API is with a million scores. Fills a database first: ten minutes, 6 GB.
+	@exec $(BIN)/python -m tests.bench.api --json $(or $(OUT),dist/bench-api.json)
 
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' consumer/__init__.py)
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from time import monotonic
 
 from rich.console import Console
-from rich.table import Table
 
 from tests.bench import alone, flow, judged, ruled
-from tests.bench.figures import Figure, shown
+from tests.bench.figures import Figure, report, shown
 from tests.bench.machine import machine
 from tests.bench.world import World, world
 
@@ -48,16 +46,6 @@ async def run(names: list[str], *, quick: bool, say: Callable[[str], None]) -> l
     return figures
 
 
-def table(figures: list[Figure]) -> Table:
-    """Figures and marks, for people."""
-    made = Table("what", "median", "spread", "mark", "", "note", title="Benchmarks")
-    for figure in figures:
-        verdict = {None: "", True: "met", False: "missed"}[figure.met]
-        median = f"{shown(figure.median)} {figure.unit}".strip()
-        made.add_row(figure.name, median, figure.spread, figure.wanted, verdict, figure.note)
-    return made
-
-
 def main() -> None:
     """Prints a table; writes JSON where told."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
@@ -71,12 +59,7 @@ def main() -> None:
     about = machine()
     names = arguments.names or list(SUITE)
     figures = asyncio.run(run(names, quick=arguments.quick, say=out.print))
-    out.print(table(figures))
-    if arguments.json:
-        made = {"machine": about, "quick": arguments.quick}
-        made["figures"] = [figure.as_json() for figure in figures]
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(json.dumps(made, indent=2) + "\n")
+    report(figures, out, arguments.json, machine=about, quick=arguments.quick)
     sys.exit(any(figure.met is False for figure in figures))
 
 

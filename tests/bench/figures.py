@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,3 +71,22 @@ def percentile(values: Sequence[float], share: float) -> float:
     """The value that this share of all does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def table(figures: list[Figure]) -> Table:
+    """Figures and marks, for people."""
+    made = Table("what", "median", "spread", "mark", "", "note", title="Benchmarks")
+    for figure in figures:
+        verdict = {None: "", True: "met", False: "missed"}[figure.met]
+        median = f"{shown(figure.median)} {figure.unit}".strip()
+        made.add_row(figure.name, median, figure.spread, figure.wanted, verdict, figure.note)
+    return made
+
+
+def report(figures: list[Figure], out: Console, path: Path | None, **about: object) -> None:
+    """Prints the table; writes all figures as JSON, with what they are about, where told."""
+    out.print(table(figures))
+    if path:
+        found = {**about, "figures": [figure.as_json() for figure in figures]}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found, indent=2) + "\n")
