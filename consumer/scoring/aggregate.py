@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 from consumer.scoring.gates import GateResult, check_gates
@@ -239,9 +240,15 @@ def _mean(shares: Sequence[float | Fraction]) -> Fraction:
 
 def on_scale(x: float | Fraction, scale: Scale) -> int:
     """round_half_up(min + x * (max - min)) for x in 0-1."""
+    return _between(x, scale.min, scale.max)
+
+
+# Most criteria give a few shares only. By type: a float is the number that it is written as.
+@lru_cache(maxsize=4096, typed=True)
+def _between(x: float | Fraction, low: int, high: int) -> int:
     # Exact arithmetic: 0.285 * 100 is 28.499999999999996 in binary floating point.
     share = Decimal(repr(x)) if isinstance(x, float) else x
-    return round_half_up(scale.min + share * (scale.max - scale.min))
+    return round_half_up(low + share * (high - low))
 
 
 def _total(profile: Profile, lines: tuple[CriterionScore, ...], x: Exact | None) -> int:

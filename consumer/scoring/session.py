@@ -5,8 +5,9 @@ Times are microseconds UTC, as the History Service gives them; an interaction's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 
@@ -74,7 +75,7 @@ class AvailableTool:
     description: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Session:
     """One completed agent run: everything that scoring may look at."""
 
@@ -93,12 +94,12 @@ class Session:
     total_tokens: int | None
     duration_ms: int | None
 
-    @property
-    def steps(self) -> Iterator[Step]:
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
         """All steps of all stages, in order."""
-        return (step for stage in self.stages for step in stage.steps)
+        return tuple(step for stage in self.stages for step in stage.steps)
 
-    @property
+    @cached_property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         return tuple(step for step in self.steps if isinstance(step, ToolCall))
 

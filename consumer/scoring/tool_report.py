@@ -157,6 +157,8 @@ def _repeated(calls: Sequence[ToolCall]) -> Iterator[RepeatedCalls]:
     for call in calls:
         by_tool.setdefault(call.name, []).append(call)
     for name, own in by_tool.items():
+        if len(own) == 1:
+            continue
         flat = [(call, flattened(call.arguments)) for call in own]
         ids: dict[str, None] = {}
         highest = 0.0
@@ -221,19 +223,19 @@ def _unreferenced(session: Session) -> set[str]:
 
     A result that holds nothing distinctive ("OK") can't be said to be unused, and is left out.
     """
-    later = _distinctive(words(session.final_analysis))
+    later = words(session.final_analysis)
     unused: set[str] = set()
-    for step in reversed(tuple(session.steps)):
+    for step in reversed(session.steps):
         if isinstance(step, ToolCall):
             asked = words(_json(step.arguments))
             # What the agent itself had asked with proves nothing about the answer.
             own = () if step.failure else _WORD.findall(step.result)
-            taken_up = later.intersection(own) - asked
+            taken_up = any(map(is_distinctive, later.intersection(own) - asked))
             if not taken_up and any(is_distinctive(word) for word in own if word not in asked):
                 unused.add(step.id)
-            later |= _distinctive(asked)
+            later |= asked
         else:
-            later |= _distinctive(words(_text(step)))
+            later |= words(_text(step))
     return unused
 
 
@@ -244,10 +246,6 @@ def _text(step: Message) -> str:
 def words(text: str) -> set[str]:
     """The text's words of four characters or more, as far as they may be identifiers."""
     return set(_WORD.findall(text))
-
-
-def _distinctive(words: set[str]) -> set[str]:
-    return set(filter(is_distinctive, words))
 
 
 def is_distinctive(word: str) -> bool:

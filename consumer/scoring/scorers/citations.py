@@ -43,7 +43,7 @@ def citation_validity(subject: Subject, params: CitationValidity) -> Result:
     text = blank(_CODE, own_text(subject))
     numbers, entries = _references(text, params.headings)
     if params.sources == "steps":
-        numbers = set(range(1, 1 + sum(1 for _ in subject.session.steps)))
+        numbers = set(range(1, 1 + len(subject.session.steps)))
     sources = sorted(numbers)
     citations = list(_citations(text, entries, params.attached))
     if not citations:
