@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -79,13 +78,13 @@ def weighted_kappa(table: Sequence[Sequence[float]]) -> float | None:
     `table` holds counts: first rater's class by second rater's. None where both used one class
     only, the same: then nothing was expected to differ.
     """
-    size = sum(map(sum, table))
-    columns: list[Any] = list(zip(*table, strict=True))
-    last = len(table) - 1
+    first = [sum(line) for line in table]
+    second = [sum(column) for column in zip(*table, strict=True)]
+    size, last = sum(first), len(table) - 1
     observed = expected = 0.0
     for i, line in enumerate(table):
         for j, count in enumerate(line):
             weight = ((i - j) / last) ** 2
             observed += weight * count
-            expected += weight * sum(line) * sum(columns[j]) / size
+            expected += weight * first[i] * second[j] / size
     return 1 - observed / expected if expected else None
