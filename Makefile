@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Many tests wait, so that two cores have work for three.
-WORKERS ?= 3
+WORKERS ?= 4
 
 # The tests start the program a hundred times: it shall not be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,7 +30,7 @@ demo: $(VENV)/demo.stamp ## Run everything on this machine, on embedded servers.
 local-judge: $(VENV)/local-judge.stamp ## The demo with a small local model as judge (builds llama.cpp: minutes).
 	@exec $(BIN)/python -m consumer.demo.local_judge
 
-test: check cover ## All checks and tests.
+test: check tools cover ## All checks and tests.
 
 check: $(VENV)/dev.stamp ## Lint, format, types, import rules, schemas.
 	$(BIN)/ruff check .
@@ -68,7 +68,7 @@ bench-api: $(VENV)/dev.stamp ## How fast the API is with a million scores. Fills
 
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' consumer/__init__.py)
 
-tools: ## Fetch the tools of the deployment's tests (Helm and others; minutes), where registries are reached.
+tools: $(VENV)/dev.stamp ## Fetch the tools of the deployment's tests, where registries are reached.
 	@sh tests/deploy/tools.sh
 
 chart: $(VENV)/dev.stamp ## Write the chart's README table and settings schema anew.

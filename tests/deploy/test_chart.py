@@ -167,7 +167,7 @@ def test_the_schema_refuses(name: str, refusal: Callable[[dict[str, Any]], str])
     values, word = AGAINST_SCHEMA[name]
     said = refusal(values)
     assert "values don't meet the specifications of the schema" in said
-    assert word in said
+    assert word.replace("/", ".") in said.replace("/", ".")  # Helm 3.18 and later write slashes
 
 
 def test_all_contradictions_are_told_at_once(refusal: Callable[[dict[str, Any]], str]) -> None:

@@ -41,7 +41,8 @@ from_npm() {
 }
 
 mkdir -p "$tools"
-get helm v3.19.0 from_go helm helm.sh/helm/v3/cmd/helm
+# Building Helm takes minutes: only where the environment does not have it as a wheel.
+[ -x .venv/bin/helm ] || get helm v3.17.3 from_go helm helm.sh/helm/v3/cmd/helm
 get compose-check v2.9.0 from_go compose-check github.com/compose-spec/compose-go/v2/cmd
 (get promtool debian from_debian)
 get crds 2.0.0 from_npm
