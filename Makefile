@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Many tests wait, so that two cores have work for three.
+# Many tests wait, so that two cores have work for four.
 WORKERS ?= 4
 
 # The tests start the program a hundred times: it shall not be compiled each time.

@@ -21,21 +21,27 @@ get() {
     fi
 }
 
+# bounded SECONDS COMMAND...: a registry that does not answer holds up nothing for long.
+bounded() {
+    if command -v timeout >/dev/null; then timeout "$@"; else shift && "$@"; fi
+}
+
 # from_go NAME MODULE: builds it; the program is named after the module's last part.
 from_go() {
-    GOBIN=$tools/go go install "$2@$version" && mv "$tools/go/${2##*/}" "$tools/$1"
+    GOBIN=$tools/go bounded 600 go install "$2@$version" && mv "$tools/go/${2##*/}" "$tools/$1"
 }
 
 # Debian's package holds promtool; building it means building the clients of all clouds.
 from_debian() {
     folder=$(mktemp -d) && cd "$folder" || return 1
-    apt-get download prometheus || { apt-get update && apt-get download prometheus; } || return 1
+    bounded 60 apt-get download prometheus ||
+        { bounded 60 apt-get update && bounded 60 apt-get download prometheus; } || return 1
     dpkg -x prometheus_*.deb . && cp usr/bin/promtool "$tools/promtool" && rm -r "$folder"
 }
 
 # Schemas of operators' objects, compiled to programs; Strimzi's are not among them.
 from_npm() {
-    npm install --prefix "$tools/crds" --ignore-scripts --no-audit --no-fund --no-save \
+    bounded 120 npm install --prefix "$tools/crds" --ignore-scripts --no-audit --no-fund --no-save \
         "@kubernetes-models/keda@2.0.0" "@kubernetes-models/prometheus-operator@6.0.0" \
         "@kubernetes-models/external-secrets@2.0.0"
 }
