@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+import textwrap
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib import import_module
@@ -17,8 +19,8 @@ from consumer import __version__, config
 from consumer.settings import Settings
 from tests.deploy import generated
 from tests.deploy.cases import AGAINST_SCHEMA, CASES, MONITORED, PROFILE, REFUSED, SPLIT
-from tests.deploy.conftest import KUBERNETES, Objects, Render, run, tool
-from tests.deploy.places import ALERTS, CHART
+from tests.deploy.conftest import KUBERNETES, LEAST, Objects, Render, run, tool
+from tests.deploy.places import ALERTS, CHART, OPERATIONS
 
 # Kinds of operators: their schemas are not Kubernetes' own.
 OPERATORS = {"ExternalSecret", "KafkaTopic", "PrometheusRule", "ScaledObject", "ServiceMonitor"}
@@ -76,6 +78,16 @@ def test_every_object_is_what_kubernetes_takes(name: str, render: Render) -> Non
         assert len(one["metadata"]["name"]) <= 63
         if one["kind"] not in OPERATORS:
             check_against_kubernetes(json.dumps(one))
+
+
+@pytest.mark.parametrize("document", [generated.README, OPERATIONS], ids=lambda path: path.name)
+def test_every_example_in_the_documents_renders(document: Path, render: Render) -> None:
+    examples = re.findall(r"```yaml\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL)
+    assert examples
+    for example in examples:
+        values = yaml.safe_load(textwrap.dedent(example))
+        secrets = {**LEAST["secrets"], **values.pop("secrets", {})}
+        assert of_kind(render({**values, "secrets": secrets}), "Deployment")
 
 
 @lru_cache
