@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from inspect import Parameter, Signature, getdoc, signature
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -24,47 +26,86 @@ report_app = typer.Typer(
 app.add_typer(report_app, name="report")
 
 _DAY = ["%Y-%m-%d"]
-From = Annotated[
-    datetime | None,
-    typer.Option("--from", formats=_DAY, help="First UTC day; thirty days up to the last."),
-]
-To = Annotated[datetime | None, typer.Option("--to", formats=_DAY, help="Last UTC day; today.")]
-ProfileOf = Annotated[str | None, typer.Option("--profile", help="Only scores by this profile.")]
-Label = Annotated[str | None, typer.Option(help="Only sessions with this label.")]
-Agent = Annotated[str | None, typer.Option(help="Only sessions of this agent.")]
-Model = Annotated[str | None, typer.Option(help="Only sessions whose agent used this model.")]
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="The most frequent so many.")]
 
 Report = Callable[["StoredAnalytics", Selection], Awaitable["BaseModel"]]
 
 
-def _report(
-    make: Report,
-    as_json: bool,
-    first: datetime | None,
-    last: datetime | None,
-    *,
-    at_most: int | None = None,
-    **same: str | None,
-) -> None:
-    """Makes the report and tells it."""
-    try:
-        begin, end = days(
-            first.date() if first else None,
-            last.date() if last else None,
-            today=datetime.now(UTC).date(),
-            at_most=at_most,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The options that all reports have: of which scores, and how it is told."""
+
+    first: Annotated[
+        datetime | None,
+        typer.Option("--from", formats=_DAY, help="First UTC day; thirty days up to the last."),
+    ] = None
+    last: Annotated[
+        datetime | None, typer.Option("--to", formats=_DAY, help="Last UTC day; today.")
+    ] = None
+    profile: Annotated[str | None, typer.Option(help="Only scores by this profile.")] = None
+    label: Annotated[str | None, typer.Option(help="Only sessions with this label.")] = None
+    agent: Annotated[str | None, typer.Option(help="Only sessions of this agent.")] = None
+    model: Annotated[
+        str | None, typer.Option(help="Only sessions whose agent used this model.")
+    ] = None
+    as_json: Json = False
+
+    def tell(self, make: Report, *, at_most: int | None = None) -> None:
+        """Makes the report, of so many days at most, and tells it."""
+        wanted = self._selection(at_most)
+
+        async def look(store: Store) -> BaseModel:
+            from consumer.edges.postgres.analytics import StoredAnalytics
+
+            return await make(StoredAnalytics(store.pool, where=store.where), wanted)
+
+        _tell(wait_for(with_store(look)), self.as_json)
+
+    def _selection(self, at_most: int | None) -> Selection:
+        given = [day.date() if day else None for day in (self.first, self.last)]
+        try:
+            first, last = days(*given, today=datetime.now(UTC).date(), at_most=at_most)
+        except ValueError as error:
+            fail(str(error))
+        return Selection(
+            first=first,
+            last=last,
+            profile=self.profile,
+            label=self.label,
+            agent=self.agent,
+            model=self.model,
         )
-    except ValueError as error:
-        fail(str(error))
-    wanted = Selection(first=begin, last=end, **same)
 
-    async def look(store: Store) -> BaseModel:
-        from consumer.edges.postgres.analytics import StoredAnalytics
 
-        return await make(StoredAnalytics(store.pool, where=store.where), wanted)
+def _command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command of `report` that is given `Wanted` first.
 
-    _tell(wait_for(with_store(look)), as_json)
+    typer reads a function's signature: this puts one together of the options of all reports and
+    those of this one.
+    """
+
+    def registered(command: Callable[..., None]) -> Callable[..., None]:
+        shared = _options(Wanted)
+        _, *own = _options(command)
+
+        def run(**given: Any) -> None:
+            wanted = Wanted(**{option.name: given.pop(option.name) for option in shared})
+            command(wanted, **given)
+
+        run.__signature__ = Signature([*own, *shared])  # type: ignore[attr-defined]
+        run.__annotations__ = {option.name: option.annotation for option in (*own, *shared)}
+        report_app.command(name or command.__name__, help=getdoc(command))(run)
+        return command
+
+    return registered
+
+
+def _options(function: Callable[..., object]) -> list[Parameter]:
+    hints = get_type_hints(function, include_extras=True)
+    return [
+        option.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[option.name])
+        for option in signature(function).parameters.values()
+    ]
 
 
 def _tell(made: BaseModel, as_json: bool) -> None:
@@ -77,60 +118,35 @@ def _tell(made: BaseModel, as_json: bool) -> None:
         terminal.OUT.print(part)
 
 
-@report_app.command()
-def trend(
-    first: From = None,
-    last: To = None,
-    profile: ProfileOf = None,
-    label: Label = None,
-    agent: Agent = None,
-    model: Model = None,
-    as_json: Json = False,
-) -> None:
+@_command()
+def trend(wanted: Wanted) -> None:
     """Average scores and bands by day.
 
     Example: `score-consumer report trend --from 2026-03-01 --label alert`
     """
     from consumer.analytics import reports
 
-    _report(
-        reports.trend, as_json, first, last, profile=profile, label=label, agent=agent, model=model
-    )
+    wanted.tell(reports.trend)
 
 
-@report_app.command()
-def distribution(
-    first: From = None,
-    last: To = None,
-    profile: ProfileOf = None,
-    label: Label = None,
-    agent: Agent = None,
-    model: Model = None,
-    as_json: Json = False,
-) -> None:
+@_command()
+def distribution(wanted: Wanted) -> None:
     """Scores by band, in all and by criterion.
 
     Example: `score-consumer report distribution --profile alert-investigation`
     """
     from consumer.analytics import reports
 
-    make = reports.distribution
-    _report(make, as_json, first, last, profile=profile, label=label, agent=agent, model=model)
+    wanted.tell(reports.distribution)
 
 
-@report_app.command("missing-tools")
+@_command("missing-tools")
 def missing_tools(
-    first: From = None,
-    last: To = None,
-    profile: ProfileOf = None,
-    label: Label = None,
-    agent: Agent = None,
-    model: Model = None,
+    wanted: Wanted,
     availability: Annotated[
         Availability | None, typer.Option(help="Only tools that were so available.")
     ] = None,
     limit: Limit = 20,
-    as_json: Json = False,
 ) -> None:
     """Tools that judges missed, the most often named first; of 92 days at most.
 
@@ -138,23 +154,18 @@ def missing_tools(
     """
     from consumer.analytics import reports
 
-    async def make(figures: StoredAnalytics, wanted: Selection) -> BaseModel:
-        return await reports.missing_tools(figures, wanted, limit=limit, availability=availability)
+    async def make(figures: StoredAnalytics, selection: Selection) -> BaseModel:
+        return await reports.missing_tools(
+            figures, selection, limit=limit, availability=availability
+        )
 
-    same = {"profile": profile, "label": label, "agent": agent, "model": model}
-    _report(make, as_json, first, last, at_most=NAMES_DAYS, **same)
+    wanted.tell(make, at_most=NAMES_DAYS)
 
 
-@report_app.command()
+@_command()
 def approaches(
-    first: From = None,
-    last: To = None,
-    profile: ProfileOf = None,
-    label: Label = None,
-    agent: Agent = None,
-    model: Model = None,
+    wanted: Wanted,
     limit: Limit = 20,
-    as_json: Json = False,
 ) -> None:
     """Alternative approaches, the most often named first; of 92 days at most.
 
@@ -162,23 +173,14 @@ def approaches(
     """
     from consumer.analytics import reports
 
-    async def make(figures: StoredAnalytics, wanted: Selection) -> BaseModel:
-        return await reports.approaches(figures, wanted, limit=limit)
+    async def make(figures: StoredAnalytics, selection: Selection) -> BaseModel:
+        return await reports.approaches(figures, selection, limit=limit)
 
-    same = {"profile": profile, "label": label, "agent": agent, "model": model}
-    _report(make, as_json, first, last, at_most=NAMES_DAYS, **same)
+    wanted.tell(make, at_most=NAMES_DAYS)
 
 
-@report_app.command()
-def criteria(
-    first: From = None,
-    last: To = None,
-    profile: ProfileOf = None,
-    label: Label = None,
-    agent: Agent = None,
-    model: Model = None,
-    as_json: Json = False,
-) -> None:
+@_command()
+def criteria(wanted: Wanted) -> None:
     """Which criteria scores were made by, and which share of them is up to date.
 
     Example: `score-consumer report criteria --from 2026-01-01`
@@ -189,10 +191,10 @@ def criteria(
     logs.set_up("WARNING", "console")
     current = wait_for(with_store(_hashes))
 
-    async def make(figures: StoredAnalytics, wanted: Selection) -> BaseModel:
-        return await reports.criteria(figures, wanted, current=current)
+    async def make(figures: StoredAnalytics, selection: Selection) -> BaseModel:
+        return await reports.criteria(figures, selection, current=current)
 
-    _report(make, as_json, first, last, profile=profile, label=label, agent=agent, model=model)
+    wanted.tell(make)
 
 
 async def _hashes(store: Store) -> dict[str, str]:
@@ -209,39 +211,23 @@ async def _hashes(store: Store) -> dict[str, str]:
         return {name: book.hash_of(name) or "" for name in book.ids}
 
 
-@report_app.command()
-def models(
-    first: From = None,
-    last: To = None,
-    profile: ProfileOf = None,
-    label: Label = None,
-    agent: Agent = None,
-    model: Model = None,
-    as_json: Json = False,
-) -> None:
+@_command()
+def models(wanted: Wanted) -> None:
     """Agents' models compared, with 95 % intervals. Give a label: other work does not compare.
 
     Example: `score-consumer report models --label alert`
     """
     from consumer.analytics import reports
 
-    _report(
-        reports.models, as_json, first, last, profile=profile, label=label, agent=agent, model=model
-    )
+    wanted.tell(reports.models)
 
 
-@report_app.command()
+@_command()
 def tools(
+    wanted: Wanted,
     session: Annotated[
         str | None, typer.Argument(help="A session's own report, instead of all by agent.")
     ] = None,
-    first: From = None,
-    last: To = None,
-    profile: ProfileOf = None,
-    label: Label = None,
-    agent: Agent = None,
-    model: Model = None,
-    as_json: Json = False,
 ) -> None:
     """What became of agents' tool calls, or of one session's.
 
@@ -250,11 +236,9 @@ def tools(
     from consumer.analytics import reports
 
     if session is not None:
-        _session_tools(session, as_json)
+        _session_tools(session, wanted.as_json)
         return
-    _report(
-        reports.tools, as_json, first, last, profile=profile, label=label, agent=agent, model=model
-    )
+    wanted.tell(reports.tools)
 
 
 def _session_tools(session: str, as_json: bool) -> None:
@@ -275,42 +259,23 @@ def _session_tools(session: str, as_json: bool) -> None:
         terminal.OUT.print(part)
 
 
-@report_app.command()
-def cost(
-    first: From = None,
-    last: To = None,
-    profile: ProfileOf = None,
-    label: Label = None,
-    agent: Agent = None,
-    model: Model = None,
-    as_json: Json = False,
-) -> None:
+@_command()
+def cost(wanted: Wanted) -> None:
     """What judges cost, by day and model.
 
     Example: `score-consumer report cost --from 2026-03-01 --to 2026-03-31`
     """
     from consumer.analytics import reports
 
-    _report(
-        reports.cost, as_json, first, last, profile=profile, label=label, agent=agent, model=model
-    )
+    wanted.tell(reports.cost)
 
 
-@report_app.command()
-def agreement(
-    first: From = None,
-    last: To = None,
-    profile: ProfileOf = None,
-    label: Label = None,
-    agent: Agent = None,
-    model: Model = None,
-    as_json: Json = False,
-) -> None:
+@_command()
+def agreement(wanted: Wanted) -> None:
     """Judge against human: how near totals are to overrides of these days.
 
     Example: `score-consumer report agreement --profile alert-investigation`
     """
     from consumer.analytics import reports
 
-    make = reports.judge_and_human
-    _report(make, as_json, first, last, profile=profile, label=label, agent=agent, model=model)
+    wanted.tell(reports.judge_and_human)
