@@ -11,7 +11,7 @@ WORKERS ?= 4
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools chart image image-test sbom local-judge test check unit cover faults soak bench bench-api bench-rules lock clean
+.PHONY: help demo tools chart image image-test sbom local-judge test check unit cover faults soak bench bench-api bench-peers bench-rules lock clean
 
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,18 @@ bench-rules: $(VENV)/demo.stamp ## How fast the rules are, and how time grows wi
 bench-api: $(VENV)/dev.stamp ## How fast the API is with a million scores. Fills a database first: ten minutes, 6 GB.
 	@exec $(BIN)/python -m tests.bench.api --json $(or $(OUT),dist/bench-api.json)
 
+PEERS := .cache/peers
+
+$(PEERS)/peers.stamp: requirements/peers.txt
+	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	@echo "installing requirements/peers.txt"
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+bench-peers: $(VENV)/dev.stamp $(PEERS)/peers.stamp ## Side by side with other judging libraries (800 MB, own environment). QUICK=1, NAMES="ragas openevals".
+	@exec $(BIN)/python -m tests.bench.peers $(NAMES) --python $(PEERS)/bin/python \
+		$(if $(QUICK),--quick) --json $(or $(OUT),dist/bench-peers.json)
+
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' consumer/__init__.py)
 
 tools: $(VENV)/dev.stamp ## Fetch the tools of the deployment's tests, where registries are reached.
@@ -102,6 +114,8 @@ lock: ## Pin all dependencies by hash (needs uv).
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 		--no-emit-index-url --no-annotate pyproject.toml requirements/build.in --extra demo \
 		--extra local-judge -c requirements/demo.txt -o requirements/local-judge.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+		--no-emit-index-url --no-annotate requirements/peers.in -o requirements/peers.txt
 
 clean: ## Remove what was made here.
 	rm -rf $(VENV) .cache .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -73,6 +73,13 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
+def steady(ends_s: Sequence[float], first: float = 0.1, last: float = 0.9) -> float:
+    """How many end a second between these shares of all."""
+    ends = sorted(ends_s)
+    low, high = int(first * len(ends)), int(last * len(ends)) - 1
+    return (high - low) / (ends[high] - ends[low])
+
+
 def table(figures: list[Figure]) -> Table:
     """Figures and marks, for people."""
     made = Table("what", "median", "spread", "mark", "", "note", title="Benchmarks")

@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass
 
 from tests.bench.figures import Figure, percentile
+from tests.bench.memory import peak_mib
 from tests.bench.stand_in import Plan
 from tests.bench.world import Finished, World, answered, ask, cpu_s, outcome
 
@@ -24,6 +25,7 @@ class Load:
 
     finished: Finished
     cpu_ms: float
+    peak_mib: float
     mean_s: float
     calls: int
 
@@ -31,21 +33,31 @@ class Load:
         return self.finished.per_second() * self.mean_s / slots
 
 
-async def load(world: World, slots: int, count: int, plan: Plan, **settings: object) -> Load:
-    """One process, so many slots, so many requests that are all there at once."""
+async def load(
+    world: World, slots: int, count: int, plan: Plan, *, warm: bool = False, **settings: object
+) -> Load:
+    """One process, so many slots, so many requests that are all there at once.
+
+    Where it is to be warm, one request before them costs nothing.
+    """
     world.stand_in.follow(plan)
     async with world.judged(slots, **settings) as stage, stage.consumer() as process:
+        if warm:
+            await ask(stage, [count])
+            await answered(stage, 1)
         before = cpu_s(process)
         await ask(stage, range(count))
-        await answered(stage, count)
+        await answered(stage, count + warm)
         cpu = cpu_s(process) - before
+        peak = peak_mib(process.pid or "")
         finished = await outcome(stage)
     stats = world.stand_in.stats()
-    if finished.wrong() or finished.states != {"completed": count}:
+    if finished.wrong() or finished.states != {"completed": count + warm}:
         raise AssertionError(f"{finished.wrong()} wrong, {finished.states}")
     return Load(
         finished=finished,
         cpu_ms=cpu / count * 1000,
+        peak_mib=peak,
         mean_s=stats["busy_s"] / stats["calls"],
         calls=stats["calls"],
     )

@@ -18,7 +18,7 @@ FRAME_KB = 11
 RESULT_LINES = 14
 _HOLE = "b-@@"
 _AT_US = 1_772_000_000_000_000
-_REASONING = "The step shows what the agent claims, and the next one follows from it. "
+REASONING = "The step shows what the agent claims, and the next one follows from it. "
 
 
 def number_in(text: bytes) -> int:
@@ -170,17 +170,17 @@ def _tool_list() -> dict[str, Any]:
 def _verdict(kb: int) -> str:
     quote = "Something is odd, I look closer."
     evidence = [{"step": step, "quote": quote} for step in (1, 3, 5)]
-    fill = _REASONING * max(1, (kb * 1000 - 2500) // (len(_REASONING) * len(CRITERIA)))
+    fill = REASONING * max(1, (kb * 1000 - 2500) // (len(REASONING) * len(CRITERIA)))
     criteria = {
         name: {"evidence": evidence, "reasoning": fill, "score": f"@@{name}"} for name in CRITERIA
     }
     return json.dumps(
         {
             "criteria": criteria,
-            "score_reasoning": _REASONING * 3,
-            "missing_tools": [{"tool_name": "kubernetes.describe", "rationale": _REASONING}],
+            "score_reasoning": REASONING * 3,
+            "missing_tools": [{"tool_name": "kubernetes.describe", "rationale": REASONING}],
             "alternative_approaches": [
-                {"name": f"way {n}", "description": _REASONING, "steps": [_REASONING] * 3}
+                {"name": f"way {n}", "description": REASONING, "steps": [REASONING] * 3}
                 for n in range(2)
             ],
             "disqualified": False,

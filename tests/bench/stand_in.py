@@ -2,8 +2,10 @@
 
     GET  /api/v1/history/sessions/b-<n>   a session, at once
     POST /v1/chat/completions             its verdict, after a while
+    POST /graded/v1/chat/completions      a grade in the shape that is asked for; see `graded`
     POST /control                         a Plan as JSON; counts begin anew
     GET  /stats                           what was asked since
+    GET  /asked                           the last request for a verdict
 
 Latencies and faults are dealt from shuffled decks, so that their mean and their share are what the
 plan says in every run, and only their order is chance. Speaks as much HTTP/1.1 as its clients need.
@@ -21,7 +23,7 @@ from random import Random
 from statistics import NormalDist
 from typing import Any
 
-from tests.bench import sessions
+from tests.bench import graded, sessions
 
 DECK = 256
 FAULTS = 100
@@ -47,7 +49,10 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Stats:
-    """What was asked since the last plan; `busy_s` is the sum of the latencies that were dealt."""
+    """What was asked since the last plan; `busy_s` is the sum of the latencies that were dealt.
+
+    `graded_s` says when each grade was due, by this process's clock.
+    """
 
     history: int = 0
     calls: int = 0
@@ -56,6 +61,7 @@ class Stats:
     most_at_once: int = 0
     at_once: int = 0
     prompt_bytes: int = 0
+    graded_s: list[float] = field(default_factory=list)
 
 
 def latencies(plan: Plan, chance: Random) -> Iterator[float]:
@@ -88,6 +94,7 @@ class Services:
     chance: Random = field(default_factory=lambda: Random(42))
     latency: Iterator[float] = field(init=False)
     outcome: Iterator[str] = field(init=False)
+    asked: bytes = b""
 
     def __post_init__(self) -> None:
         self.follow(self.plan)
@@ -98,7 +105,24 @@ class Services:
 
     def judge(self, prompt: bytes) -> tuple[float, bytes]:
         """(seconds until it is sent, the answer)."""
+        self.asked = prompt
         number = sessions.number_in(prompt)
+        delay_s, outcome = self._dealt(number, prompt)
+        return delay_s, _answer(outcome, number)
+
+    def grade(self, prompt: bytes, now_s: float) -> tuple[float, bytes]:
+        """The same for one who asks in another shape. Nothing is cut off here."""
+        number = sessions.number_in(prompt)
+        delay_s, outcome = self._dealt(number, prompt)
+        if outcome != "good":
+            return delay_s, _answer(outcome, number)
+        self.stats.graded_s.append(now_s + delay_s)
+        message = graded.message(prompt)
+        finish = "tool_calls" if "tool_calls" in message else "stop"
+        return delay_s, _http(200, completion(message, finish))
+
+    def _dealt(self, number: int, prompt: bytes) -> tuple[float, str]:
+        """How long this call takes, and what becomes of it."""
         delay_s = self.plan.slow_s if number == self.plan.slow else next(self.latency)
         outcome = next(self.outcome)
         self.stats.calls += 1
@@ -106,7 +130,7 @@ class Services:
         self.stats.prompt_bytes += len(prompt)
         if outcome == "good":
             self.stats.good += 1
-        return delay_s, _answer(outcome, number)
+        return delay_s, outcome
 
 
 def _answer(outcome: str, number: int) -> bytes:
@@ -117,12 +141,12 @@ def _answer(outcome: str, number: int) -> bytes:
     text = sessions.verdict(number)
     cut = outcome == "truncated"
     content = text[: len(text) // 2] if cut else text
-    return _http(200, completion(content, "length" if cut else "stop"))
-
-
-def completion(content: str, finish: str) -> bytes:
-    """A chat completion with this content."""
     message = {"role": "assistant", "content": content, "refusal": None}
+    return _http(200, completion(message, "length" if cut else "stop"))
+
+
+def completion(message: dict[str, Any], finish: str) -> bytes:
+    """A chat completion with this message."""
     choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
     usage = {"prompt_tokens": 25_000, "completion_tokens": 1_700, "total_tokens": 26_700}
     body = {
@@ -175,15 +199,19 @@ class Connection(asyncio.Protocol):
             number = int(path.rpartition(b"-")[2])
             self._send(_http(200, sessions.session(number, prompt_kb=services.plan.prompt_kb)))
         elif path.endswith(b"/chat/completions"):
-            delay_s, answer = services.judge(body)
+            loop = asyncio.get_running_loop()
+            own = not path.startswith(b"/graded/")
+            delay_s, answer = services.judge(body) if own else services.grade(body, loop.time())
             services.stats.at_once += 1
             services.stats.most_at_once = max(services.stats.most_at_once, services.stats.at_once)
-            asyncio.get_running_loop().call_later(delay_s, self._judged, answer)
+            loop.call_later(delay_s, self._judged, answer)
         elif path == b"/control":
             services.follow(Plan(**json.loads(body)))
             self._send(_http(200, b"{}"))
         elif path == b"/stats":
             self._send(_http(200, json.dumps(asdict(services.stats)).encode()))
+        elif path == b"/asked":
+            self._send(_http(200, services.asked))
         else:
             self._send(_http(404, b"{}"))
 

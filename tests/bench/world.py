@@ -28,6 +28,7 @@ from consumer.demo.servers import EmbeddedPostgres, EmbeddedServer, create_topic
 from consumer.edges.postgres import migrations
 from consumer.resources import resource
 from tests.bench import sessions
+from tests.bench.figures import steady
 from tests.bench.stand_in import Plan
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.replica import Replica
@@ -81,6 +82,10 @@ class StandInProcess(EmbeddedServer):
     def stats(self) -> dict[str, Any]:
         return dict(json.loads(self._call("/stats")))
 
+    def asked(self) -> dict[str, Any]:
+        """The last request for a verdict, as it came."""
+        return dict(json.loads(self._call("/asked")))
+
     def _call(self, path: str, body: bytes | None = None) -> bytes:
         with urllib.request.urlopen(f"{self.url}{path}", body, timeout=10) as answer:  # noqa: S310
             return bytes(answer.read())
@@ -102,9 +107,7 @@ class Finished:
 
     def per_second(self, first: float = 0.1, last: float = 0.9) -> float:
         """Scores a second between these shares of all."""
-        ends = sorted(self.finished_s)
-        low, high = int(first * len(ends)), int(last * len(ends)) - 1
-        return (high - low) / (ends[high] - ends[low])
+        return steady(self.finished_s, first, last)
 
 
 @dataclass(slots=True, kw_only=True)
