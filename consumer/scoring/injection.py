@@ -114,8 +114,8 @@ def _strings(value: Any) -> Iterator[str]:
     waiting = [value]
     while waiting:
         item = waiting.pop()
-        if isinstance(item, Mapping):
-            for key, inner in reversed(list(item.items())):
+        if isinstance(item, dict):
+            for key, inner in reversed(item.items()):
                 waiting += [inner, f'"{key}":']
         elif isinstance(item, list | tuple):
             waiting += reversed(item)

@@ -18,7 +18,6 @@ from consumer.scoring.session import AvailableTool, Message, Session, Step, Tool
 
 SIMILAR = 0.8
 # Made once: json.dumps makes an encoder for each call that asks for anything special.
-_LEAF = json.JSONEncoder(sort_keys=True)
 _ARGUMENTS = json.JSONEncoder(ensure_ascii=False)
 # A fair estimate where nobody counted: see judge.md, "Long sessions".
 BYTES_PER_TOKEN = 2
@@ -171,15 +170,20 @@ def _repeated(calls: Sequence[ToolCall]) -> Iterator[RepeatedCalls]:
             yield RepeatedCalls(tool_name=name, call_ids=tuple(ids), param_similarity=highest)
 
 
-def flattened(value: Any, path: str = "") -> frozenset[str]:
-    """Every leaf of the value as `path=JSON`. Empty containers are leaves too."""
-    if isinstance(value, Mapping) and value:
-        return frozenset().union(*(flattened(v, f"{path}.{k}") for k, v in value.items()))
-    if isinstance(value, list) and value:
-        return frozenset().union(*(flattened(v, f"{path}[{n}]") for n, v in enumerate(value)))
-    if not path and not value:
-        return frozenset()
-    return frozenset({f"{path}={_LEAF.encode(value)}"})
+def flattened(arguments: Mapping[str, Any]) -> frozenset[str]:
+    """Every leaf of the arguments as `path=value`. Empty containers are leaves too."""
+    return frozenset(_leaves(dict(arguments), "")) if arguments else frozenset()
+
+
+def _leaves(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{path}.{key}")
+    elif isinstance(value, list) and value:
+        for number, inner in enumerate(value):
+            yield from _leaves(inner, f"{path}[{number}]")
+    else:
+        yield f"{path}={value!r}"
 
 
 def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
