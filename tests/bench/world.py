@@ -142,6 +142,7 @@ class World:
             database_url=dsn,
             stand_ins=StandIns(history_url=self.stand_in.url, judge_url=self.stand_in.url),
             folder=self.folder,
+            kind=Replica,
         )
         stage.settings.update(_SETTINGS | settings)
         try:

@@ -69,7 +69,7 @@ async def soak(options: argparse.Namespace, console: Console) -> dict[str, Any]:
             showing.cancel()
         seconds = running.now
         seen = await promises.look(made.stage)
-        return {"seed": seed, **report(running, seen, broken_promises(seen), seconds)}
+        return {"seed": seed, **report(running, seen, broken_promises(running, seen), seconds)}
 
 
 def _troubles(ends: Sequence[BaseException | None]) -> list[str]:

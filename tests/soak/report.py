@@ -6,6 +6,7 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 from tests.soak.run import Kill, Sample, Soak
@@ -18,11 +19,17 @@ RECOVERY_S = LEASE_S + 2.0
 GROWN_UP_S = 20.0
 
 
-def broken_promises(seen: Seen) -> list[str]:
-    """A judge may be asked once each time that a request is claimed, and no more."""
+def broken_promises(soak: Soak, seen: Seen) -> list[str]:
+    """A judge may be asked once each time that a request is claimed, once more for each time that
+    it was cut off meanwhile (its answer never came), and no more.
+    """
+    judge = [kill.at for kill in soak.kills if kill.kind == "judge"]
+    cuts = [datetime.fromtimestamp(soak.began_at + at, UTC) for at in judge]
     tries: Counter[str] = Counter()
     for row in seen.requests.values():
         tries[row["session_id"]] += max(row["attempt"] - 1, 0)
+        if (first := row["started_at"]) and (last := row["finished_at"]):
+            tries[row["session_id"]] += sum(first <= cut <= last for cut in cuts)
     return promises.problems(seen, crashes=0, tries=tries)
 
 

@@ -62,6 +62,7 @@ class Soak:
     chance: random.Random
     enough: asyncio.Event = field(default_factory=asyncio.Event)
     began: float = field(default_factory=monotonic)
+    began_at: float = field(default_factory=time)
     asked: int = 0
     kills: list[Kill] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)

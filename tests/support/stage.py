@@ -49,6 +49,7 @@ class Stage:
     events: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     settings: dict[str, object] = field(default_factory=dict)  # of all its processes
+    kind: type[Replica] = ForkedReplica  # what its processes are
 
     @property
     def group_id(self) -> str:
@@ -95,7 +96,7 @@ class Stage:
         """`score-consumer run`, not started yet."""
         folder = self.folder / f"consumer-{uuid4().hex[:8]}"
         # Other code has to be imported by itself.
-        kind = Replica if "pythonpath" in changes else ForkedReplica
+        kind = Replica if "pythonpath" in changes else self.kind
         return kind(folder, self.environment(**changes), roles=roles)
 
     async def send(self, *requests: dict[str, Any] | bytes | None, **record: Any) -> None:
