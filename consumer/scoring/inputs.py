@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
+from pydantic_core import PydanticSerializationError, to_json
 
 from consumer.scoring.session import Session
 
 _SESSION = TypeAdapter(Session)
-# Half a surrogate pair is no UTF-8, but the prompt came from it: kept as it is.
 _ODD_TEXT = "surrogatepass"
 
 
@@ -31,8 +31,12 @@ class Inputs:
 
 def inputs_of(session: Session) -> Inputs:
     """The session as JSON; whatever a session may hold, infinity and half a surrogate pair too."""
-    text = json.dumps(_SESSION.dump_python(session), ensure_ascii=False, separators=(",", ":"))
-    content = text.encode("utf-8", _ODD_TEXT)
+    try:
+        content = to_json(session, inf_nan_mode="constants")
+    except PydanticSerializationError:
+        # Half a surrogate pair is no UTF-8, but the prompt came from it: kept as it is.
+        text = json.dumps(_SESSION.dump_python(session), ensure_ascii=False, separators=(",", ":"))
+        content = text.encode("utf-8", _ODD_TEXT)
     return Inputs(sha256=hashlib.sha256(content).hexdigest(), content=content)
 
 
