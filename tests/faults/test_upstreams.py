@@ -182,11 +182,10 @@ async def test_judge_behind_a_bad_line(stage: Stage) -> None:
 @pytest.mark.parametrize(
     "outage_s",
     [
-        pytest.param(3 * SESSION_S, id="session_timeout"),
+        pytest.param(3 * SESSION_S, id="session_timeout", marks=pytest.mark.timeout(200)),
         pytest.param(MAX_POLL_S + 10, id="max_poll_interval", marks=pytest.mark.timeout(500)),
     ],
 )
-@pytest.mark.timeout(200)
 async def test_judge_away_for_longer_than(stage: Stage, outage_s: float) -> None:
     """The breaker opens, requests wait and none fails; nobody has to lend a hand."""
     async with tcp_proxy(_port(stage.stand_ins.judge_url)) as line:
@@ -196,11 +195,10 @@ async def test_judge_away_for_longer_than(stage: Stage, outage_s: float) -> None
         ) as process:
             asking = asyncio.create_task(ask_slowly(stage, 100, rate=100 / outage_s))
             await asyncio.sleep(outage_s)
-            states = Counter(
-                row["state"] for row in await stage.rows("SELECT state FROM score_requests")
-            )
+            async with asyncio.timeout(60):  # intake goes on
+                while (states := await _states(stage)).total() < 90:
+                    await asyncio.sleep(0.2)
             assert set(states) <= {"pending", "in_progress"}, states
-            assert states.total() >= 90, "intake goes on"
             line.restore()
             await asking
             seen = await promises.kept(stage, timeout_s=120)
@@ -218,6 +216,10 @@ async def test_breaker_opens_and_closes_again(stage: Stage) -> None:
         await ask_each(stage, sessions)
         seen = await promises.kept(stage, tries=dict.fromkeys(sessions, 1), timeout_s=90)
     assert len(seen.scores) == 20
+
+
+async def _states(stage: Stage) -> Counter[str]:
+    return Counter(row["state"] for row in await stage.rows("SELECT state FROM score_requests"))
 
 
 def _port(url: str) -> int:
