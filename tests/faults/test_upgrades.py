@@ -88,13 +88,16 @@ async def test_the_former_version_works_beside_this_one(stage: Stage, former: Fo
     stage.stand_ins.judge_delay_s = 0.5
     await migrations.down(stage.database_url, to=former.schema)
     old = await started(stage, **former.settings)
-    asking = asyncio.create_task(ask_slowly(stage, 160, rate=40))
+    asking = asyncio.create_task(ask_slowly(stage, 60, rate=40))
     await judged(stage, 10)
     assert await migrations.up(stage.database_url), "the schema is a newer one"
     await judged(stage, 30)
     new = await started(stage)
     late = await started(stage, **former.settings)
     assert await old.terminate() == 0
+    await asking
+    # Only now: whoever starts slowly shall have work left for it.
+    asking = asyncio.create_task(ask_slowly(stage, 100, rate=40))
     await judged(stage, 120)
     assert await late.terminate() == 0
     await asking
