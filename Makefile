@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Many tests wait, so that two cores have work for four.
-WORKERS ?= 4
+# Many tests wait, so that two cores have work for three.
+WORKERS ?= 3
 
 # The tests start the program a hundred times: it shall not be compiled each time.
 unexport PYTHONDONTWRITEBYTECODE
