@@ -416,6 +416,7 @@ async def test_a_server_that_is_unwell_is_so_whatever_it_says(judging: Judging) 
     text = openai_error(None, "server_error", "no worker with this context length is free")
     async with judging(OPENAI, reply(500, text)) as judge:
         await judge.fails(JudgeUnavailable)
+        assert len(judge.server.asked) == 1
 
 
 @cases("rejections")
@@ -510,6 +511,7 @@ async def test_an_error_may_come_in_a_list(judging: Judging) -> None:
     body = [openai_error("insufficient_quota")]
     async with judging(OPENAI, reply(429, body)) as judge:
         await judge.fails(JudgeRejected)
+        assert len(judge.server.asked) == 1
 
 
 @each_api

@@ -98,7 +98,7 @@ class Stage:
             case "CMD":
                 self.command = json.loads(rest)
             case _:
-                raise NotImplementedError(word)
+                raise ValueError(f"{word}: an instruction that is not known here")
 
     def _inside(self, command: str, environment: Mapping[str, str]) -> str:
         given = {n: v for n, v in environment.items() if PASSED_ON.fullmatch(n)} | self.environment

@@ -78,8 +78,10 @@ async def test_a_signal_that_came_before_is_not_lost_and_two_wake_once() -> None
 
 
 async def test_without_a_signal_the_wait_ends_by_itself() -> None:
+    started = monotonic()
     async with asyncio.timeout(1):
         await Signal().wait(0.01)
+    assert monotonic() - started >= 0.008
 
 
 async def test_a_wait_can_be_cancelled_from_outside() -> None:
