@@ -198,10 +198,17 @@ class Pipeline:
             )
         return profile
 
-    def held_profiles(self) -> frozenset[str]:
-        """Ids of profiles that can't be scored by now; "" where none can that a label selects."""
-        held = {p.id for p in self.profiles if p.needs_judge and self.judge.held(p)}
-        return frozenset(held | {""} if held.issuperset(p.id for p in self.profiles) else held)
+    def profiles_out_of_turn(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Ids of profiles that can't be scored by now as their judge is left alone, and of those of
+        which one request is to find out if it is well again. Where no profile is left, "" is in
+        one of the two: requests whose profile is not known yet.
+        """
+        judged = [p for p in self.profiles if p.needs_judge]
+        held = {p.id for p in judged if self.judge.held(p)}
+        probing = {p.id for p in judged if self.judge.probing(p)} - held
+        if len(held | probing) == len({p.id for p in self.profiles}):
+            (probing or held).add("")
+        return frozenset(held), frozenset(probing)
 
     def _errand(self, request: ClaimedRequest, now: datetime) -> Errand:
         """Who asks the judge, and how long: what is left of the deadline, if one runs."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from time import monotonic, perf_counter
@@ -61,6 +61,14 @@ class _Work:
     task: asyncio.Task[None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """The request that is to find out if judges are well again, and the profiles that wait."""
+
+    request_id: UUID
+    of: frozenset[str]
+
+
 class Worker:
     """N slots. `outcome_stored` wakes the relay."""
 
@@ -84,6 +92,7 @@ class Worker:
         self._heartbeat = heartbeat
         self._works: dict[UUID, _Work] = {}
         self._storing: set[UUID] = set()
+        self._probe: _Probe | None = None
         self._failure: Exception | None = None
         self._spare_leases_until = 0.0
         self._freed_at = 0.0
@@ -115,34 +124,50 @@ class Worker:
             raise self._failure
         try:
             await self._free_expired()
-            wanted = self._wanted()
-            return 0 < wanted == await self._claim(wanted)
+            free = self._settings.slots - len(self._works)
+            return 0 < free == await self._claim(free)
         except NotReachable:
             # The others could not renew their leases either: they get the time to do it.
             self._spare_leases_until = monotonic() + self._settings.lease_s
             raise
 
-    def _wanted(self) -> int:
-        """How many requests to claim: one for each free slot, but a single one where it is to find
-        out if a judge is well again.
+    async def _claim(self, free: int) -> int:
+        """Claims for `free` slots; answers how many were filled. While it is to be found out if a
+        judge is well again, a single request of those that need it goes first.
         """
-        free = self._settings.slots - len(self._works)
-        return min(free, 1) if self._pipeline.judge.probing else free
-
-    async def _claim(self, count: int) -> int:
-        if not count:
+        if not free:
             return 0
-        requests = await self._store.claim(
-            count,
-            owner=self._settings.owner,
-            lease_s=self._settings.lease_s,
-            held=self._pipeline.held_profiles(),
-            probe=self._pipeline.judge.probing,
+        held, probing = self._pipeline.profiles_out_of_turn()
+        claimed = await self._claim_probe(probing) if probing and not self._probed(probing) else 0
+        if claimed < free:
+            requests = await self._store.claim(
+                free - claimed,
+                owner=self._settings.owner,
+                lease_s=self._settings.lease_s,
+                held=held | probing,
+            )
+            claimed += self._start(requests)
+        metrics.SLOTS_BUSY.set(len(self._works))
+        return claimed
+
+    async def _claim_probe(self, profiles: frozenset[str]) -> int:
+        found = await self._store.claim_probe(
+            profiles, owner=self._settings.owner, lease_s=self._settings.lease_s
         )
+        self._probe = _Probe(found[0].request_id, profiles) if found else None
+        return self._start(found)
+
+    def _probed(self, profiles: frozenset[str]) -> bool:
+        """Whether a request is on its way to find out, with the judges of these profiles. Once it
+        asks one, the profiles of that judge are held instead.
+        """
+        probe = self._probe
+        return probe is not None and probe.request_id in self._works and probe.of == profiles
+
+    def _start(self, requests: Sequence[ClaimedRequest]) -> int:
         for request in requests:
             task = asyncio.create_task(self._work(request))
             self._works[request.request_id] = _Work(request=request, task=task)
-        metrics.SLOTS_BUSY.set(len(self._works))
         return len(requests)
 
     async def _free_expired(self) -> None:

@@ -80,19 +80,19 @@ FROM due WHERE r.request_id = due.request_id
 RETURNING r.*, now() AS claimed_at;
 
 -- name: claim_probe
--- As claim, but of the most urgent thousand the one that has waited longest, and $1 of them: a request
--- that a judge can't bear must not be the one that finds out, again and again, if it is well.
+-- As claim, but one request of the profiles $1: of their most urgent thousand the one that has waited
+-- longest. One that a judge can't bear must not be what finds out, again and again, if it is well.
 WITH urgent AS (
     SELECT request_id, next_attempt_at FROM score_requests
     WHERE state = 'pending' AND coalesced_into IS NULL AND next_attempt_at <= now()
-        AND coalesce(profile_id, scoring_profile_id, '') <> ALL ($4::text[])
+        AND coalesce(profile_id, scoring_profile_id, '') = ANY ($1::text[])
     ORDER BY priority DESC, next_attempt_at
     LIMIT 1000
 ), due AS (
     SELECT r.request_id FROM score_requests r JOIN urgent USING (request_id)
     WHERE r.state = 'pending' AND r.coalesced_into IS NULL
     ORDER BY urgent.next_attempt_at
-    LIMIT $1
+    LIMIT 1
     FOR UPDATE OF r SKIP LOCKED
 )
 UPDATE score_requests r

@@ -68,7 +68,9 @@ class _Lane(NamedTuple):
     @classmethod
     def of(cls, column: Sequence[float]) -> _Lane:
         low, high = min(column), max(column)
-        return cls(low, 2**40 / (high - low) if high > low else 1.0)
+        scale = 2**40 / (high - low) if high > low else math.inf
+        # Values that lie closer together than a scale can tell apart are one value.
+        return cls(low, scale if math.isfinite(scale) else 1.0)
 
 
 class _Lanes(NamedTuple):

@@ -72,10 +72,9 @@ class Judge:
         """Whether asking would be in vain now: one of the profile's providers is left alone."""
         return self.knows(profile) and any(m.line.held for m in self._members(profile))
 
-    @property
-    def probing(self) -> bool:
-        """Whether the next call of some provider is to find out if it is well again."""
-        return any(line.probing for line in self.lines)
+    def probing(self, profile: Profile) -> bool:
+        """Whether the profile's next call is to find out if some provider is well again."""
+        return self.knows(profile) and any(m.line.probing for m in self._members(profile))
 
     @property
     def lines(self) -> tuple[Line, ...]:

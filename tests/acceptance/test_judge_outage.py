@@ -27,6 +27,8 @@ async def test_an_outage_fails_nothing_and_ends_without_a_hand(
     async with stage.consumer(scoring_config_dir=config, request_deadline_seconds=1) as consumer:
         requests = [await stage.ask(session) for session in judged]
         await opened(consumer)
+        # Long enough to claim all of them before the first one asks the judge again.
+        stage.stand_ins.history_delay_s = 0.5
         calls, fetches, started = calls_of(stage), history_of(stage, judged), monotonic()
         simple = await stage.answer(await stage.ask("s-simple"))
         assert simple.topic == stage.topics.completed, "it needs no judge"
@@ -39,6 +41,7 @@ async def test_an_outage_fails_nothing_and_ends_without_a_hand(
         assert stage.events[stage.topics.failed] == [], "long after every deadline"
         seen = await figures(consumer)
         assert seen["scoring_judge_breaker_opened_total", (JUDGE,)] >= probes
+        stage.stand_ins.history_delay_s = 0
         stage.stand_ins.judge_faults.forever.clear()
         events = [await stage.answer(request_id) for request_id in requests]
         assert await breaker(consumer) == CLOSED

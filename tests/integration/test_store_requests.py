@@ -900,7 +900,8 @@ async def test_a_probe_takes_whom_has_waited_longest(store: Store) -> None:
     for held in (patient, await claim_one(store)):
         await store.put_back(held, after_s=0, count_attempt=False, held=True)
 
-    (probe,) = await store.claim(1, owner="a", lease_s=60, probe=True)
+    assert await store.claim_probe(["other"], owner="a", lease_s=60) == []
+    (probe,) = await store.claim_probe(["", "other"], owner="a", lease_s=60)
     assert probe.session_id == "patient"
     (usual,) = await store.claim(1, owner="a", lease_s=60)
     assert usual.session_id == "urgent"

@@ -94,6 +94,7 @@ class StandIns:
     judge_faults: Faults = field(default_factory=Faults)
     history_calls: Counter[str] = field(default_factory=Counter)
     judge_calls: Counter[str] = field(default_factory=Counter)
+    history_delay_s: float = 0.0
     judge_delay_s: float = 0.0
     prompts: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     # What the History Service was told by whom it is asked, by session.
@@ -133,6 +134,7 @@ class _History:
         session_id = scope["path"].removeprefix("/api/v1/history/sessions/").split("/")[0]
         self._stand_ins.history_calls[session_id] += 1
         self._stand_ins.traceparents[session_id] = Headers(scope=scope).get("traceparent")
+        await asyncio.sleep(self._stand_ins.history_delay_s)
         if fault := self._stand_ins.history_faults.next(session_id):
             await (await fault())(scope, receive, send)
         else:

@@ -8,7 +8,7 @@ from random import Random
 from statistics import mean, stdev
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from consumer.analytics.bootstrap import GROUPS, Interval, intervals, median_interval
@@ -90,6 +90,7 @@ def test_a_figure_that_some_repetition_lacks_has_no_interval() -> None:
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=150))
+@example([0.0, 5e-324])  # closer together than any finite scale could tell apart
 def test_an_interval_lies_within_the_values_and_is_always_the_same(values: list[float]) -> None:
     found = interval_of_mean(values)
 

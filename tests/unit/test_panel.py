@@ -301,9 +301,10 @@ async def test_a_profile_is_held_with_any_of_its_judges() -> None:
     with pytest.raises(JudgeHeld):
         await judged(asked, both)
     await asyncio.sleep(20)
-    assert not asked.probing
+    assert not asked.probing(both)
     await asyncio.sleep(10)
-    assert (asked.probing, asked.held(sole)) == (True, False)
+    assert (asked.probing(sole), asked.probing(both), asked.probing(REVIEW)) == (True, True, False)
+    assert not asked.held(sole)
 
 
 async def test_a_provider_s_line_is_one_for_all_its_models() -> None:

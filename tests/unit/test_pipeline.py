@@ -32,6 +32,7 @@ from consumer.errors import (
 )
 from consumer.judge.line import Account
 from consumer.judge.panel import Judge
+from consumer.limits.breaker import OPEN_S
 from consumer.pipeline import (
     Completed,
     Failed,
@@ -642,18 +643,21 @@ async def test_a_held_request_waits_a_moment_at_least() -> None:
     assert await world.run() == Release(1.0, held=True)
 
 
+@virtually
 async def test_profiles_are_held_while_their_judge_is_left_alone() -> None:
-    assert World().pipeline.held_profiles() == frozenset()
-    world = await unwell()
-    assert world.pipeline.held_profiles() == {"review"}
+    assert World().pipeline.profiles_out_of_turn() == (frozenset(), frozenset())
+    world, alone = await unwell(), await unwell(profiles=(REVIEW,))
+    assert world.pipeline.profiles_out_of_turn() == (frozenset({"review"}), frozenset())
     # A request that names no profile may be for the other one, so it has to be looked at.
     assert isinstance(await world.run(claimed(profile_id="lean")), Completed)
-    alone = await unwell(profiles=(REVIEW,))
-    assert alone.pipeline.held_profiles() == {"review", ""}
+    assert alone.pipeline.profiles_out_of_turn() == (frozenset({"review", ""}), frozenset())
+    await asyncio.sleep(OPEN_S)
+    assert world.pipeline.profiles_out_of_turn() == (frozenset(), frozenset({"review"}))
+    assert alone.pipeline.profiles_out_of_turn() == (frozenset(), frozenset({"review", ""}))
 
 
 def test_a_judge_that_is_not_configured_holds_nothing() -> None:
-    assert World(provider=None).pipeline.held_profiles() == frozenset()
+    assert World(provider=None).pipeline.profiles_out_of_turn() == (frozenset(), frozenset())
 
 
 # --- How long the judge may take ---------------------------------------------------------------

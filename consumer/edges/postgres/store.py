@@ -164,21 +164,22 @@ class Store:
     # ── worker ──────────────────────────────────────────────────────────────
 
     async def claim(
-        self,
-        count: int,
-        *,
-        owner: str,
-        lease_s: float,
-        held: Iterable[str] = (),
-        probe: bool = False,
+        self, count: int, *, owner: str, lease_s: float, held: Iterable[str] = ()
     ) -> list[ClaimedRequest]:
         """Up to `count` due requests under our lease, the most urgent first; none of the profiles
-        that are held ("": requests whose profile is not known yet). `probe`: those that have
-        waited longest, to find out with them if a judge is well again.
+        that are held ("": requests whose profile is not known yet).
         """
-        name = "claim_probe" if probe else "claim"
-        found = await self._fetch(name, count, owner, lease_s, list(held))
+        found = await self._fetch("claim", count, owner, lease_s, list(held))
         found.sort(key=lambda row: (-row["priority"], row["next_attempt_at"]))
+        return [rows.claimed_request(row) for row in found]
+
+    async def claim_probe(
+        self, profiles: Iterable[str], *, owner: str, lease_s: float
+    ) -> list[ClaimedRequest]:
+        """The due request of these profiles ("" as above) that has waited longest, if any, under
+        our lease: to find out with it if a judge is well again.
+        """
+        found = await self._fetch("claim_probe", list(profiles), owner, lease_s)
         return [rows.claimed_request(row) for row in found]
 
     async def renew(self, requests: Iterable[ClaimedRequest], *, lease_s: float) -> set[UUID]:
