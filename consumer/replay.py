@@ -116,7 +116,7 @@ def _rebuilt(
     rebuilt = request_sha256(
         model=sample["asked_model"],
         temperature=TEMPERATURE,
-        schema=output_schema(profile),
+        profile=profile,
         prompt=fitted.prompt,
     )
     return Replayed(

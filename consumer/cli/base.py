@@ -46,6 +46,19 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
+# A session becomes thousands of objects, few of them in cycles: by default the collector would look
+# for those dozens of times for each session.
+_NEW_OBJECTS = 10_000
+
+
+def spare_the_collector() -> None:
+    """What is loaded by now stays, and need not be looked through again and again."""
+    import gc
+
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS, 20, 20)
+
+
 def settings_now() -> Settings:
     """The settings. Raises ConfigError."""
     from consumer.settings import load_settings

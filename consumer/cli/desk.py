@@ -15,6 +15,7 @@ from consumer.cli.base import (
     config_now,
     fail,
     settings_now,
+    spare_the_collector,
     tell,
     wait_for,
     with_store,
@@ -65,6 +66,7 @@ def score(
     profiles = _desk_profiles(folder, compare or (profile,), by_rules=not judge)
     labels = config.load_labels(folder)
     scores: list[desk.DeskScore] = []
+    spare_the_collector()
     if judge:
         scores = wait_for(_judged(files, profiles, labels, max_cost, quiet=as_json))
     else:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from consumer import __version__
-from consumer.cli.base import Json, app, config_now, fail, settings_now, tell, wait_for
+from consumer.cli.base import (
+    Json,
+    app,
+    config_now,
+    fail,
+    settings_now,
+    spare_the_collector,
+    tell,
+    wait_for,
+)
 from consumer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,21 +63,8 @@ def run(
 
     settings, config, chosen = _checked(roles, application)
     logs.set_up(settings.log_level, settings.log_format)
-    _spare_the_collector()
+    spare_the_collector()
     wait_for(application.run(settings, config, chosen))
-
-
-# A session becomes thousands of objects, few of them in cycles: by default the collector would look
-# for those dozens of times for each session.
-_NEW_OBJECTS = 10_000
-
-
-def _spare_the_collector() -> None:
-    """What is loaded by now stays, and need not be looked through again and again."""
-    import gc
-
-    gc.freeze()
-    gc.set_threshold(_NEW_OBJECTS, 20, 20)
 
 
 def _checked(roles: str, application: Any) -> tuple[Settings, Config, Any]:

@@ -140,7 +140,7 @@ async def sample(asking: Asking, member: Member) -> Sample:
         request_sha256=request_sha256(
             model=member.provider.model,
             temperature=TEMPERATURE,
-            schema=output_schema(asking.profile),
+            profile=asking.profile,
             prompt=fitted.prompt,
         ),
         inputs_sha256=asking.inputs.sha256,

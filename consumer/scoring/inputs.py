@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
 
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError, to_json
 
+from consumer.scoring.profile import Profile
 from consumer.scoring.session import Session
+from consumer.scoring.verdict import output_schema
 
 _SESSION = TypeAdapter(Session)
 _ODD_TEXT = "surrogatepass"
@@ -45,9 +46,12 @@ def session_in(content: bytes) -> Session:
     return _SESSION.validate_python(json.loads(content.decode("utf-8", _ODD_TEXT)))
 
 
-def request_sha256(
-    *, model: str, temperature: float, schema: Mapping[str, Any], prompt: str
-) -> str:
+def request_sha256(*, model: str, temperature: float, profile: Profile, prompt: str) -> str:
     """One name for all that a judge is asked with, in SHA-256 (hex)."""
-    head = json.dumps({"model": model, "temperature": temperature, "schema": schema})
-    return hashlib.sha256(f"{head}\n{prompt}".encode()).hexdigest()
+    head = f'{{"model": {json.dumps(model)}, "temperature": {temperature}, "schema": '
+    return hashlib.sha256(f"{head}{_schema_json(profile)}}}\n{prompt}".encode()).hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _schema_json(profile: Profile) -> str:
+    return json.dumps(output_schema(profile))

@@ -229,7 +229,9 @@ def _unreferenced(session: Session) -> set[str]:
     """
     later = words(session.final_analysis)
     unused: set[str] = set()
-    for step in reversed(session.steps):
+    first = next((n for n, s in enumerate(session.steps) if isinstance(s, ToolCall)), None)
+    # What was said before the first call, often most of a session, was not said of its result.
+    for step in reversed(session.steps[first:] if first is not None else ()):
         if isinstance(step, ToolCall):
             asked = words(_json(step.arguments))
             # What the agent itself had asked with proves nothing about the answer.
@@ -239,7 +241,7 @@ def _unreferenced(session: Session) -> set[str]:
                 unused.add(step.id)
             later |= asked
         else:
-            later |= words(_text(step))
+            later.update(_WORD.findall(_text(step)))
     return unused
 
 

@@ -4,6 +4,7 @@ import asyncio
 import random
 from signal import SIGKILL
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -40,12 +41,14 @@ async def test_killed_at_a_failpoint(stage: Stage, point: Point) -> None:
 async def test_killed_at_a_failpoint_again_and_again(stage: Stage, point: Point, nth: int) -> None:
     """Every process dies as soon as it gets there, until one is left alone."""
     stage.stand_ins.judge_delay_s = 0.05
-    requests = asyncio.create_task(ask_slowly(stage, 60, rate=20))
+    requests: asyncio.Task[Any] | None = None
     kills = 0
-    while not requests.done() and kills < 5:
+    while not (requests and requests.done()) and kills < 5:
         process = stage.process(failpoints=f"{point}:kill@{nth}", worker_slots=4)
         try:
             await asyncio.to_thread(process.start)
+            # Not before: all of them at once would be too few batches to get there.
+            requests = requests or asyncio.create_task(ask_slowly(stage, 60, rate=20))
             assert await process.ended() == -SIGKILL
         except ServerError as error:  # it got there before it was ready
             if f"code {-SIGKILL}" not in str(error):
@@ -55,6 +58,7 @@ async def test_killed_at_a_failpoint_again_and_again(stage: Stage, point: Point,
         finally:
             await asyncio.to_thread(process.kill)
         kills += 1
+    assert requests is not None
     async with stage.consumer():
         await requests
         seen = await promises.kept(stage, crashes=kills)

@@ -1,6 +1,7 @@
 """What a prompt was rendered from: kept whole, under its own address."""
 
 import hashlib
+import json
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from consumer.scoring.inputs import inputs_of, request_sha256, session_in
 from consumer.scoring.prompt import KNOWN, render
 from consumer.scoring.session import Session
 from consumer.scoring.transcript import transcript
+from consumer.scoring.verdict import output_schema
 from tests.unit.builders import (
     about,
     available,
     failed_call,
+    judged,
     llm_call,
     message,
     profile,
@@ -114,20 +117,32 @@ def test_what_is_no_session_is_refused(content: bytes) -> None:
 REQUEST: dict[str, Any] = {
     "model": "judge-1",
     "temperature": 0.0,
-    "schema": {"type": "object"},
+    "profile": profile(),
     "prompt": "Judge this: \u00e9",
 }
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"model": "judge-2"}, {"temperature": 0.1}, {"schema": {}}, {"prompt": "Judge this"}],
+    [
+        {"model": "judge-2"},
+        {"temperature": 0.1},
+        {"profile": profile(criteria=[judged("other")])},
+        {"prompt": "Judge this"},
+    ],
     ids=lambda change: next(iter(change)),
 )
 def test_a_request_s_name_is_of_all_that_is_sent(change: dict[str, Any]) -> None:
     assert request_sha256(**REQUEST) == request_sha256(**REQUEST)
     assert len(request_sha256(**REQUEST)) == 64
     assert request_sha256(**REQUEST | change) != request_sha256(**REQUEST)
+
+
+def test_a_request_s_name_stays_what_it_is() -> None:
+    """Scores of former versions are replayed by it."""
+    asked = {"model": "judge-1", "temperature": 0.0, "schema": output_schema(profile())}
+    named = f"{json.dumps(asked)}\n{REQUEST['prompt']}"
+    assert request_sha256(**REQUEST) == hashlib.sha256(named.encode()).hexdigest()
 
 
 def test_no_part_of_a_request_can_pass_for_another() -> None:

@@ -139,7 +139,7 @@ async def test_the_same_request_can_be_made_again() -> None:
     )
     assert fitted.prompt == provider.calls[0].prompt
     assert taken.request_sha256 == request_sha256(
-        model="judge-1", temperature=0.0, schema=output_schema(REVIEW), prompt=fitted.prompt
+        model="judge-1", temperature=0.0, profile=REVIEW, prompt=fitted.prompt
     )
 
 
