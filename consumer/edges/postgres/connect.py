@@ -20,6 +20,9 @@ CONNECT_TIMEOUT_S = 5.0
 # Between two statements of a transaction there is next to nothing to do. What a frozen or vanished
 # process has locked shall not stay so: the server ends its transaction.
 IDLE_LIMIT_S = 10.0
+# That limit does not hold inside of a statement: between its parse and its execution, two messages
+# of asyncpg's. This one does. The client gives up before it, and says more.
+STATEMENT_LIMIT_S = COMMAND_TIMEOUT_S + 5.0
 
 # What a server that is away, restarting, full or failing over makes asyncpg raise. A deadlock or a
 # serialization failure is the same to a caller: the transaction is gone, and may be tried again.
@@ -34,6 +37,7 @@ UNREACHABLE = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.QueryCanceledError,
     asyncpg.TooManyConnectionsError,
     asyncpg.InsufficientResourcesError,
     asyncpg.DeadlockDetectedError,
@@ -95,7 +99,8 @@ async def _prepare(connection: asyncpg.Connection[Any]) -> None:
 async def _prepare_pooled(connection: asyncpg.Connection[Any]) -> None:
     await _prepare(connection)
     await connection.execute(
-        f"SET idle_in_transaction_session_timeout = {int(IDLE_LIMIT_S * 1000)}"
+        f"SET idle_in_transaction_session_timeout = {int(IDLE_LIMIT_S * 1000)};"
+        f"SET statement_timeout = {int(STATEMENT_LIMIT_S * 1000)}"
     )
 
 

@@ -117,6 +117,7 @@ def _parts(name: str) -> tuple[str, ...]:
 def _occurring(evidence: str, wanted: Iterable[str]) -> set[str]:
     """Those wanted that the evidence has, read piece by piece to keep memory small."""
     missing, found = set(wanted), set[str]()
+    ends = {end for name in missing for end in _CUT.split(name)}
     start = 0
     while start < len(evidence) and missing:
         gap = _GAP.search(evidence, start + _CHUNK)
@@ -124,7 +125,9 @@ def _occurring(evidence: str, wanted: Iterable[str]) -> set[str]:
         tokens = {t.strip(_EDGES) for t in set(_TOKEN.findall(evidence[start:end].lower()))}
         found |= missing & tokens
         for token in filter(_CUT.search, tokens):
-            found.update(missing.intersection(_forms(token)))
+            # Whatever begins or ends with a part of the token is split where the token is.
+            if not ends.isdisjoint(_CUT.split(token)):
+                found.update(missing.intersection(_forms(token)))
         missing -= found
         start = end
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
 from collections.abc import Iterator
 from itertools import chain
@@ -89,7 +90,10 @@ def spaced(text: str) -> Iterator[str]:
 
 def bare(word: str) -> str:
     """The word without punctuation at its ends."""
-    if word[0].isalnum() and word[-1].isalnum():  # most have none, and to strip takes its time
+    # Most have none, or ASCII's; to look through all of Unicode's takes its time.
+    if not (word[0].isalnum() and word[-1].isalnum()):
+        word = word.strip(string.punctuation)
+    if not word or (word[0].isalnum() and word[-1].isalnum()):
         return word
     return word.strip(_PUNCTUATION)
 

@@ -1,0 +1,47 @@
+"""Who stops in the middle of his work keeps nobody from going on."""
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from consumer.edges.postgres import connect
+from consumer.errors import NotReachable
+
+TABLE = "CREATE TABLE held (id int); INSERT INTO held VALUES (1)"
+LOCK = "SELECT id FROM held FOR UPDATE"
+
+
+@pytest.mark.parametrize("inside_of_a_statement", [False, True])
+async def test_a_lock_does_not_outlive_the_one_who_waits_with_it(
+    database: str, monkeypatch: pytest.MonkeyPatch, *, inside_of_a_statement: bool
+) -> None:
+    monkeypatch.setattr(connect, "IDLE_LIMIT_S", 0.5)
+    monkeypatch.setattr(connect, "STATEMENT_LIMIT_S", 0.5)
+    pool = await connect.open_pool(database, size=1)
+    other = await asyncpg.connect(database)  # without any limit of ours
+    try:
+        await other.execute(TABLE)
+        holds = asyncio.Event()
+        stopped = asyncio.create_task(_stop_with_a_lock(pool, holds, inside_of_a_statement))
+        await holds.wait()
+        async with asyncio.timeout(10):
+            assert await other.fetchval(LOCK) == 1
+        with pytest.raises(NotReachable):
+            await stopped
+    finally:
+        await other.close()
+        pool.terminate()
+
+
+async def _stop_with_a_lock(
+    pool: "asyncpg.Pool[asyncpg.Record]", holds: asyncio.Event, inside_of_a_statement: bool
+) -> None:
+    with connect.translated("here"):
+        async with pool.acquire() as connection, connection.transaction():
+            await connection.fetchval(LOCK)
+            if inside_of_a_statement:
+                await connection.prepare("SELECT 1")  # parsed, and not executed
+            holds.set()
+            await asyncio.sleep(2)
+            await connection.fetchval("SELECT 1")
