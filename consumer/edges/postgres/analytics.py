@@ -15,6 +15,7 @@ import asyncpg
 from consumer.analytics.models import Runs
 from consumer.analytics.reports import Rows
 from consumer.analytics.selection import Availability, CardFilter, Cursor, Selection
+from consumer.edges.postgres.connect import as_long_as_it_moves
 from consumer.edges.postgres.tables import Tables
 from consumer.errors import NotReachable
 
@@ -72,9 +73,7 @@ class StoredAnalytics(Tables):
         if self._exports.locked():
             raise NotReachable(f"{EXPORTS_AT_ONCE} exports are running: try again later")
         async with self._exports, self._reading() as reader:
-            await reader.connection.execute(
-                f"SET LOCAL idle_in_transaction_session_timeout = {EXPORT_IDLE_S * 1000}"
-            )
+            await reader.connection.execute(as_long_as_it_moves(reader.connection, EXPORT_IDLE_S))
             arguments = await _cards(reader, wanted, None, None)
             cursor = await reader.connection.cursor(self._sql["scorecards"], *arguments)
             while rows := await cursor.fetch(EXPORT_BATCH):

@@ -20,9 +20,12 @@ CONNECT_TIMEOUT_S = 5.0
 # Between two statements of a transaction there is next to nothing to do. What a frozen or vanished
 # process has locked shall not stay so: the server ends its transaction.
 IDLE_LIMIT_S = 10.0
-# That limit does not hold inside of a statement: between its parse and its execution, two messages
-# of asyncpg's. This one does. The client gives up before it, and says more.
-STATEMENT_LIMIT_S = COMMAND_TIMEOUT_S + 5.0
+# That limit does not hold inside of a statement: asyncpg sends its parse and its execution apart.
+# This one does; servers know it from version 17 on. A slow relay or report stays below it.
+TRANSACTION_LIMIT_S = 60.0
+HAS_TRANSACTION_LIMIT = 17
+# A host that is gone answers nothing any more: the server finds out within a minute, not in hours.
+_KEEPALIVE = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
 
 # What a server that is away, restarting, full or failing over makes asyncpg raise. A deadlock or a
 # serialization failure is the same to a caller: the transaction is gone, and may be tried again.
@@ -37,7 +40,7 @@ UNREACHABLE = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.IdleInTransactionSessionTimeoutError,
-    asyncpg.QueryCanceledError,
+    asyncpg.TransactionTimeoutError,
     asyncpg.TooManyConnectionsError,
     asyncpg.InsufficientResourcesError,
     asyncpg.DeadlockDetectedError,
@@ -98,10 +101,21 @@ async def _prepare(connection: asyncpg.Connection[Any]) -> None:
 
 async def _prepare_pooled(connection: asyncpg.Connection[Any]) -> None:
     await _prepare(connection)
-    await connection.execute(
-        f"SET idle_in_transaction_session_timeout = {int(IDLE_LIMIT_S * 1000)};"
-        f"SET statement_timeout = {int(STATEMENT_LIMIT_S * 1000)}"
-    )
+    limits = {"idle_in_transaction_session_timeout": int(IDLE_LIMIT_S * 1000), **_KEEPALIVE}
+    if _has_transaction_limit(connection):
+        limits["transaction_timeout"] = int(TRANSACTION_LIMIT_S * 1000)
+    await connection.execute(";".join(f"SET {name} = {value}" for name, value in limits.items()))
+
+
+def _has_transaction_limit(connection: asyncpg.Connection[Any]) -> bool:
+    return connection.get_server_version().major >= HAS_TRANSACTION_LIMIT
+
+
+def as_long_as_it_moves(connection: asyncpg.Connection[Any], idle_s: float) -> str:
+    """SQL that lets the current transaction last however long, but never idle longer than that."""
+    idle = f"SET LOCAL idle_in_transaction_session_timeout = {int(idle_s * 1000)}"
+    whole = "; SET LOCAL transaction_timeout = 0" if _has_transaction_limit(connection) else ""
+    return idle + whole
 
 
 async def _leave_as_it_is(_: asyncpg.Connection[Any]) -> None:
