@@ -15,7 +15,7 @@ from consumer.errors import ConfigError
 from consumer.limits.breaker import OPEN_S
 from consumer.scoring.profile import Profile, ProfileInvalid, Seat, by_id, describe, parse_profile
 from consumer.scoring.prompt import template_problems
-from consumer.substitution import SubstitutionError, substitute_in
+from consumer.substitution import SubstitutionError, substitute_in, variables
 
 PROMPT_SUFFIX = "_prompt"
 
@@ -200,7 +200,8 @@ def _parse(
     model: type[ModelT], name: str, raw: Any, environment: Mapping[str, str], problems: list[str]
 ) -> ModelT | None:
     try:
-        return model.model_validate(substitute_in(raw, environment))
+        files = from_files(variables(raw), environment, problems)
+        return model.model_validate(substitute_in(raw, {**environment, **files}))
     except SubstitutionError as error:
         problems += [f"{name}: environment variable {v} is not set" for v in error.missing]
         problems += [f"{name}: {text}" for text in error.malformed]

@@ -6,9 +6,11 @@ default may nest; `$$` is a dollar. Values are not expanded again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 _NAME_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 _NAME = _NAME_START | frozenset("0123456789")
 
@@ -20,6 +22,15 @@ class SubstitutionError(ValueError):
         self.missing = missing
         self.malformed = malformed
         super().__init__(", ".join([*missing, *malformed]))
+
+
+def variables(value: Any) -> set[str]:
+    """The names of all variables that strings of a parsed document may ask for."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return set[str]().union(*map(variables, value))
+    return set(_VARIABLE.findall(value)) if isinstance(value, str) else set()
 
 
 def substitute(text: str, environment: Mapping[str, str]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -236,7 +235,9 @@ def cancel(
 
 @app.command()
 def prune(
-    older_than: Annotated[int, typer.Option(min=1, help="Days since a request was finished.")],
+    older_than: Annotated[
+        int | None, typer.Option(min=1, help="Days since a request was finished.")
+    ] = None,
     inputs_older_than: Annotated[
         int | None,
         typer.Option(min=1, help="Days since a judge was shown a session: no replay after that."),
@@ -247,20 +248,18 @@ def prune(
 
     Example: `score-consumer prune --older-than 90 --inputs-older-than 365`
     """
+    if older_than is None and inputs_older_than is None:
+        raise ConfigError(["prune: give --older-than, --inputs-older-than or both, in days"])
 
     async def delete(store: Store) -> dict[str, int]:
         from consumer.edges.postgres.spend import Spend
 
         spend = Spend(store.pool, where=store.where)
-        deleted = {
-            "deleted": await _all(partial(store.prune, older_than_days=older_than)),
-            "spend": await _all(partial(spend.prune, older_than_days=older_than)),
-            "inputs": 0,
+        return {
+            "deleted": await _all(store.prune, older_than),
+            "spend": await _all(spend.prune, older_than),
+            "inputs": await _all(store.prune_inputs, inputs_older_than),
         }
-        if inputs_older_than is not None:
-            pruned = partial(store.prune_inputs, older_than_days=inputs_older_than)
-            deleted["inputs"] = await _all(pruned)
-        return deleted
 
     deleted = wait_for(with_store(delete))
     lines = [
@@ -271,9 +270,9 @@ def prune(
     tell(deleted, as_json, lines=lines)
 
 
-async def _all(delete: Callable[..., Awaitable[int]]) -> int:
-    """Batch after batch, until there is nothing left to delete; answers how much it was."""
+async def _all(delete: Callable[..., Awaitable[int]], days: int | None) -> int:
+    """Batch after batch until nothing so old is left; answers how much it was."""
     total = 0
-    while deleted := await delete(batch=PRUNE_BATCH):
+    while days is not None and (deleted := await delete(older_than_days=days, batch=PRUNE_BATCH)):
         total += deleted
     return total

@@ -98,10 +98,14 @@ def _roles(text: str, application: Any) -> Any:
 @app.command()
 def migrate(
     direction: Annotated[Direction, typer.Argument(help="up, down or status.")] = Direction.UP,
-    to: Annotated[int, typer.Option(help="With down: the version to go back to.")] = 0,
+    to: Annotated[
+        int | None,
+        typer.Option(min=0, help="With down: the version to go back to; 0: nothing is left."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Bring the database's schema up to date, take it back, or show where it is.
+    """Bring the database's schema up to date, take it back, or show where it is. What a migration
+    added is deleted with it, with all that it holds.
 
     Example: `DATABASE_URL=postgresql://... score-consumer migrate`
     """
@@ -113,8 +117,12 @@ def migrate(
         rows = [{"migration": s.title, "applied_at": s.applied_at} for s in states]
         tell(rows, as_json, lines=[f"{r['migration']}  {r['applied_at'] or '-'}" for r in rows])
         return
-    work = migrations.up(dsn) if direction is Direction.UP else migrations.down(dsn, to=to)
-    titles = wait_for(work)
+    if direction is Direction.UP:
+        titles = wait_for(migrations.up(dsn))
+    elif to is None:
+        raise ConfigError(["down: say how far by --to; all scores are deleted with --to 0"])
+    else:
+        titles = wait_for(migrations.down(dsn, to=to))
     done = "applied" if direction is Direction.UP else "taken back"
     lines = [f"{done}: {title}" for title in titles] or ["nothing to do"]
     tell({done.replace(" ", "_"): titles}, as_json, lines=lines)

@@ -131,7 +131,10 @@ async def test_migrate_up_status_down(stage: Stage) -> None:
     states = (await stage.cli("migrate", "status", "--json")).json
     assert [state["migration"] for state in states] == MIGRATIONS
     assert all(state["applied_at"] for state in states)
-    taken_back = (await stage.cli("migrate", "down")).out.splitlines()
+    refused = await stage.cli("migrate", "down")
+    assert refused.code == 1
+    assert "--to" in refused.err
+    taken_back = (await stage.cli("migrate", "down", "--to", "0")).out.splitlines()
     assert taken_back == [f"taken back: {title}" for title in reversed(MIGRATIONS)]
     missing = await stage.cli("status")
     assert missing.code == 1

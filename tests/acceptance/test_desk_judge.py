@@ -30,7 +30,7 @@ async def test_check_names_each_thing_that_is_wrong(stage: Stage) -> None:
     stage.stand_ins.judge_faults.forever[NO_SESSION] = answer(
         401, {"error": {"code": "invalid_api_key", "message": "Incorrect key: sk-test-secret-key"}}
     )
-    assert (await stage.cli("migrate", "down")).code == 0
+    assert (await stage.cli("migrate", "down", "--to", "0")).code == 0
     half = await stage.cli("check")
     assert half.code == 1
     postgres, kafka, history, judge = lines_of(half)

@@ -89,6 +89,19 @@ def test_a_stored_profile_is_read_back_as_it_was(whole: bool) -> None:
         assert parse_profile(stored) == shipped
 
 
+def test_a_variable_may_be_in_a_file(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.write_text("mine\n")
+    environment = {"SCORING_LLM_PROVIDER": "openai", "OPENAI_API_KEY": "k"}
+    judge = chosen(load(resource("config"), environment | {"SCORING_LLM_MODEL_FILE": str(model)}))
+    assert judge.models == {Seat(): "mine"}
+    with pytest.raises(ConfigError, match="SCORING_LLM_MODEL is set as well"):
+        load(
+            resource("config"),
+            environment | {"SCORING_LLM_MODEL": "x", "SCORING_LLM_MODEL_FILE": str(model)},
+        )
+
+
 def test_the_shipped_files_take_their_variables() -> None:
     environment = {"DEFAULT_LLM_PROVIDER": "openai", "OPENAI_API_KEY": "k", "SCORING_ENABLED": "no"}
     config = load(resource("config"), environment)
