@@ -247,15 +247,17 @@ def test_secrets_come_by_reference(render: Render) -> None:
         }
 
 
-def test_the_consumer_loads_what_is_mounted(render: Render, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["Deployment", "Pod"])  # the pod is that of `helm test`
+def test_the_consumer_loads_what_is_mounted(kind: str, render: Render, tmp_path: Path) -> None:
     prompt = {"judge_prompt": "{{SESSION_CONVERSATION}} {{OUTPUT_SCHEMA}}"}
     own = CASES["own configuration"]
     scoring = {**own["config"]["scoring"], **prompt}
     objects = render({**own, "config": {**own["config"], "scoring": scoring}})
     files = {one["metadata"]["name"]: one["data"] for one in of_kind(objects, "ConfigMap")}
-    pod = only(objects, "Deployment")["spec"]["template"]["spec"]
-    volumes = {v["name"]: v["configMap"]["name"] for v in pod["volumes"] if "configMap" in v}
-    for mount in pod["containers"][0]["volumeMounts"]:
+    (pod,) = pods([only(objects, kind)])
+    spec = pod["spec"]
+    volumes = {v["name"]: v["configMap"]["name"] for v in spec["volumes"] if "configMap" in v}
+    for mount in spec["containers"][0]["volumeMounts"]:
         content = files.get(volumes.get(mount["name"], ""), {})
         target = tmp_path / mount["mountPath"].removeprefix("/app/config").lstrip("/")
         if "subPath" in mount:
@@ -264,7 +266,7 @@ def test_the_consumer_loads_what_is_mounted(render: Render, tmp_path: Path) -> N
             for name, text in content.items():
                 target.mkdir(exist_ok=True)
                 (target / name).write_text(text, encoding="utf-8")
-    loaded = config.load(tmp_path, environment(only(objects, "Deployment")["spec"]["template"]))
+    loaded = config.load(tmp_path, environment(pod))
     assert [profile.id for profile in loaded.profiles] == ["mine"]
     assert [judge.name for judge in loaded.judges] == ["local"]
 

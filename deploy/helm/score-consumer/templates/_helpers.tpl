@@ -174,3 +174,25 @@ llm_providers.yaml: |
   {{- include "score-consumer.content" $profile | nindent 2 }}
 {{- end }}
 {{- end }}
+
+{{/* Where the configuration that values give lies in a container, in place of the shipped one. */}}
+{{- define "score-consumer.configMounts" -}}
+{{- if .Values.config.scoring }}
+- {name: config, mountPath: /app/config/scoring_config.yaml, subPath: scoring_config.yaml, readOnly: true}
+{{- end }}
+{{- if .Values.config.providers }}
+- {name: config, mountPath: /app/config/llm_providers.yaml, subPath: llm_providers.yaml, readOnly: true}
+{{- end }}
+{{- if .Values.profiles }}
+- {name: profiles, mountPath: /app/config/profiles, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "score-consumer.configVolumes" -}}
+{{- if or .Values.config.scoring .Values.config.providers }}
+- {name: config, configMap: {name: {{ include "score-consumer.name" . }}-config}}
+{{- end }}
+{{- if .Values.profiles }}
+- {name: profiles, configMap: {name: {{ include "score-consumer.name" . }}-profiles}}
+{{- end }}
+{{- end }}
