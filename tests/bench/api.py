@@ -100,8 +100,8 @@ async def _make(dsn: str, name: str, scores: int) -> None:
     began = perf_counter()
     days = await StoredAnalytics(pool, where=place(url)).roll_up(limit=1000)
     OUT.print(f"{days} days rolled up in {perf_counter() - began:.0f} s")
-    await pool.execute("VACUUM ANALYZE", timeout=600)
     await pool.close()
+    await _execute(url, "VACUUM ANALYZE")  # longer than a pool's transaction may take
     await _execute(dsn, f"ALTER DATABASE {unfinished} RENAME TO {name}")
 
 
