@@ -117,7 +117,10 @@ CASES: dict[str, dict[str, Any]] = {
             "egress": [{"ports": [{"port": 5432}, {"port": 9092}, {"port": 443}]}],
         }
     },
-    "open network": {"networkPolicy": {"enabled": True}},
+    "closed to the inside": {
+        "networkPolicy": {"enabled": True, "from": [{"podSelector": {"matchLabels": LABELS}}]}
+    },
+    "switched off": {"settings": {"SCORING_ENABLED": False}},
     "topics": {
         "kafkaTopics": {"enabled": True, "cluster": "events"},
         "settings": {"TOPIC_QUALITY_RISK": "Agents.quality_risk"},
@@ -189,15 +192,74 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "SASL without a mechanism": (
         {"settings": {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL"}},
-        "settings.KAFKA_SECURITY_PROTOCOL is SASL_SSL: set settings.KAFKA_SASL_MECHANISM too",
+        "settings lacks KAFKA_SASL_MECHANISM, needed with KAFKA_SECURITY_PROTOCOL SASL_SSL",
     ),
     "mechanism without SASL": (
         {"settings": {"KAFKA_SASL_MECHANISM": "PLAIN"}},
-        "settings.KAFKA_SASL_MECHANISM has no effect with KAFKA_SECURITY_PROTOCOL PLAINTEXT",
+        "KAFKA_SASL_MECHANISM has no effect with KAFKA_SECURITY_PROTOCOL PLAINTEXT",
     ),
     "no password": (
         {"settings": {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL", "KAFKA_SASL_MECHANISM": "PLAIN"}},
-        "KAFKA_SASL_PASSWORD must be in secrets.env",
+        "secrets.env lacks KAFKA_SASL_PASSWORD, needed with KAFKA_SECURITY_PROTOCOL SASL_SSL and",
+    ),
+    "a password of nobody": (
+        {
+            "settings": {"KAFKA_SECURITY_PROTOCOL": "SASL_SSL", "KAFKA_SASL_MECHANISM": "PLAIN"},
+            "secrets": {"existingSecret": "s", "env": {"KAFKA_SASL_PASSWORD": {}}},
+        },
+        "settings lacks KAFKA_SASL_USERNAME",
+    ),
+    "OAuth without a client": (
+        {
+            "settings": {
+                "KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
+                "KAFKA_SASL_MECHANISM": "OAUTHBEARER",
+            }
+        },
+        "secrets.env lacks KAFKA_OAUTH_CLIENT_SECRET",
+    ),
+    "a CA for plain text": (
+        {"settings": {"KAFKA_SSL_CAFILE": "/kafka/ca.crt"}},
+        "KAFKA_SSL_CAFILE has no effect with KAFKA_SECURITY_PROTOCOL PLAINTEXT",
+    ),
+    "a key without its certificate": (
+        {"settings": {"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_SSL_KEYFILE": "/kafka/key"}},
+        "settings lacks KAFKA_SSL_CERTFILE",
+    ),
+    "no brokers": (
+        {"settings": {"KAFKA_BOOTSTRAP_SERVERS": ""}},
+        "settings.KAFKA_BOOTSTRAP_SERVERS is empty",
+    ),
+    "a judge that nobody knows": (
+        {"judge": {"provider": "opanai"}},
+        "judge.provider is opanai, and in llm_providers.yaml there are: anthropic, gemini, openai",
+    ),
+    "a judge that is not in your file": (
+        {"judge": {"provider": "openai"}, "config": {"providers": "local:\n  model: m\n"}},
+        "judge.provider is openai, and in llm_providers.yaml there are: local; ",
+    ),
+    "providers that can't be read": (
+        {"judge": {"provider": "local"}, "config": {"providers": "local: {"}},
+        "config.providers is not YAML",
+    ),
+    "a judge without its key": (
+        {"judge": {"provider": "anthropic"}},
+        "judge.provider is anthropic: add ANTHROPIC_API_KEY, its key, to secrets.env",
+    ),
+    "a judge of yours without its key": (
+        {
+            "judge": {"provider": "local"},
+            "config": {"providers": {"local": {"api_key_env": "LOCAL_KEY"}}},
+        },
+        "judge.provider is local: add LOCAL_KEY, its key, to secrets.env",
+    ),
+    "a variable twice": (
+        {"extraEnv": [{"name": "LOG_LEVEL", "value": "DEBUG"}]},
+        "LOG_LEVEL is set twice",
+    ),
+    "an open network": (
+        {"networkPolicy": {"enabled": True}},
+        "networkPolicy.enabled, and it keeps nobody out",
     ),
     "a role that nobody has": (
         {"roles": {"all": {"roles": ["intake", "worker"]}}},

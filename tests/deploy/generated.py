@@ -1,4 +1,4 @@
-"""What of the chart is made from other files: README's table of values, the schema of settings.
+"""What of the chart is made from other files: README's table, settings' schema, providers.
 
 `python -m tests.deploy` writes them; a test says when that was forgotten.
 """
@@ -13,15 +13,18 @@ import yaml
 from pydantic import SecretStr
 
 from consumer.settings import Settings
-from tests.deploy.places import CHART
+from tests.deploy.places import CHART, CONFIG
 
 README, SCHEMA = CHART / "README.md", CHART / "values.schema.json"
+PROVIDERS = CHART / "files" / "providers.yaml"
 TABLE_BEGINS = "<!-- Made from values.yaml by `python -m tests.deploy`. -->\n"
 
 # The chart sets these itself, from values that say more; or they are for the consumer's tests only.
 NOT_FOR_VALUES = {
     "failpoints", "http_host", "http_port", "run_mode", "scoring_config_dir", "tracing_enabled",
 }  # fmt: skip
+# Variables of scoring_config.yaml that stand for no other value.
+READ_BY_CONFIGURATION = {"SCORING_ENABLED": {"type": "boolean"}}
 # What of pydantic's schemas is also Helm's.
 KEPT = ("type", "enum", "pattern", "minimum", "maximum", "exclusiveMinimum", "minLength")
 
@@ -39,8 +42,17 @@ def schema() -> str:
     return json.dumps(written, indent=2) + "\n"
 
 
+def providers() -> str:
+    """The shipped providers, each with the variable of its key, as the chart should know them."""
+    shipped = yaml.safe_load((CONFIG / "llm_providers.yaml").read_text(encoding="utf-8"))
+    known = {name: {"api_key_env": told["api_key_env"]} for name, told in shipped.items()}
+    head = "# Made from config/llm_providers.yaml by `python -m tests.deploy`.\n"
+    return head + yaml.safe_dump(known, sort_keys=False)
+
+
 def write() -> None:
-    """Writes both."""
+    """Writes them all."""
+    PROVIDERS.write_text(providers(), encoding="utf-8")
     README.write_text(readme(), encoding="utf-8")
     SCHEMA.write_text(schema(), encoding="utf-8")
 
@@ -57,6 +69,7 @@ def settings_schema() -> dict[str, Any]:
             properties[f"{name.upper()}_FILE"] = {"type": "string", "minLength": 1}
         else:
             properties[name.upper()] = _limits(known[name])
+    properties |= READ_BY_CONFIGURATION
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 

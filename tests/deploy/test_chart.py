@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import textwrap
 from collections.abc import Callable, Iterator
@@ -16,9 +17,10 @@ import pytest
 import yaml
 
 from consumer import __version__, config
+from consumer.config import ProviderConfig
 from consumer.settings import Settings
 from tests.deploy import generated
-from tests.deploy.cases import AGAINST_SCHEMA, CASES, MONITORED, PROFILE, REFUSED, SPLIT
+from tests.deploy.cases import AGAINST_SCHEMA, CASES, KEDA, MONITORED, PROFILE, REFUSED, SPLIT
 from tests.deploy.conftest import KUBERNETES, LEAST, Objects, Render, run, tool
 from tests.deploy.places import ALERTS, CHART, OPERATIONS
 
@@ -157,6 +159,7 @@ def test_selectors_find_the_pods_that_serve_and_no_others(name: str, render: Ren
 def test_the_consumer_knows_every_variable_that_the_chart_sets(name: str, render: Render) -> None:
     known = SETTINGS | {f"{setting}_FILE" for setting in SETTINGS}
     known |= {"SCORING_LLM_PROVIDER", "SCORING_LLM_MODEL", "LLM_BASE_URL", "OPENAI_API_KEY"}
+    known |= generated.READ_BY_CONFIGURATION.keys()
     known |= {"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_TRACES_SAMPLER"}
     for pod in pods(render(CASES[name])):
         given = environment(pod)
@@ -180,6 +183,34 @@ def test_the_schema_refuses(name: str, refusal: Callable[[dict[str, Any]], str])
     said = refusal(values)
     assert "values don't meet the specifications of the schema" in said
     assert word.replace("/", ".") in said.replace("/", ".")  # Helm 3.18 and later write slashes
+
+
+def test_the_notes_warn_of_what_is_allowed_and_seldom_meant(helm: str, tmp_path: Path) -> None:
+    shutil.copytree(CHART, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "templates/NOTES.txt").rename(tmp_path / "files/NOTES.txt")  # not rendered there
+    text = '{{ dict "notes" (tpl (.Files.Get "files/NOTES.txt") .) | toYaml }}'
+    (tmp_path / "templates/notes.yaml").write_text(text, encoding="utf-8")
+
+    def notes(**values: Any) -> str:
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump({**LEAST, **values}), encoding="utf-8")
+        shown = ("--show-only=templates/notes.yaml", f"--values={tmp_path / 'mine.yaml'}")
+        return str(yaml.safe_load(run(helm, "template", "scores", str(tmp_path), *shown))["notes"])
+
+    limit = ProviderConfig.model_fields["max_concurrency"].default
+    slots, too_many = {"WORKER_SLOTS": limit}, f"WORKER_SLOTS is {limit + 1}"
+    judge = {
+        "judge": {"provider": "openai"},
+        "secrets": {"existingSecret": "s", "env": {"OPENAI_API_KEY": {}}},
+    }
+    few, many = notes(**judge, settings=slots), {"WORKER_SLOTS": limit + 1}
+    assert "WORKER_SLOTS" not in few
+    assert "KEDA" not in few
+    told = notes(**judge, settings=many, autoscaling=KEDA)
+    assert too_many in told
+    assert "serviceMonitor.enabled is false: KEDA" in told
+    rules_alone = notes(settings=many, autoscaling=KEDA, serviceMonitor={"enabled": True})
+    assert "WORKER_SLOTS" not in rules_alone
+    assert "KEDA" not in rules_alone
 
 
 def test_all_contradictions_are_told_at_once(refusal: Callable[[dict[str, Any]], str]) -> None:
@@ -363,10 +394,11 @@ def test_every_value_is_explained() -> None:
     assert [path for path, _, comment in generated.values() if not comment] == []
 
 
-def test_readme_and_schema_are_written_anew() -> None:
+def test_what_is_generated_is_written_anew() -> None:
     hint = "run `python -m tests.deploy`"
     assert generated.README.read_text(encoding="utf-8") == generated.readme(), hint
     assert generated.SCHEMA.read_text(encoding="utf-8") == generated.schema(), hint
+    assert generated.PROVIDERS.read_text(encoding="utf-8") == generated.providers(), hint
 
 
 def test_the_schema_names_every_value() -> None:

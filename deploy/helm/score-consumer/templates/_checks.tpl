@@ -37,17 +37,86 @@
 {{- end -}}
 {{- end -}}
 
+{{- range $name := list "KAFKA_BOOTSTRAP_SERVERS" "HISTORY_URL" -}}
+{{- if not (get $values.settings $name) -}}
+{{- $problems = append $problems (printf "settings.%s is empty: the pods would look for it in themselves" $name) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What variables are given, whether by value, from a Secret or as a file's path. */}}
+{{- $given := keys $values.secrets.env -}}
+{{- range $name, $value := $values.settings -}}
+{{- if ne ($value | toString) "" -}}{{- $given = append $given $name -}}{{- end -}}
+{{- end -}}
+{{- range $values.extraEnv -}}{{- $given = append $given .name -}}{{- end -}}
+{{- range $name := $given -}}{{- $given = append $given (trimSuffix "_FILE" $name) -}}{{- end -}}
+
+{{/* What goes with what: as _kafka_problems of consumer/settings.py. */}}
 {{- $protocol := $values.settings.KAFKA_SECURITY_PROTOCOL | default "PLAINTEXT" -}}
 {{- $mechanism := $values.settings.KAFKA_SASL_MECHANISM | default "" -}}
-{{- $password := or (hasKey $values.secrets.env "KAFKA_SASL_PASSWORD") (hasKey $values.settings "KAFKA_SASL_PASSWORD_FILE") -}}
-{{- if and (hasPrefix "SASL_" $protocol) (not $mechanism) -}}
-{{- $problems = append $problems (printf "settings.KAFKA_SECURITY_PROTOCOL is %s: set settings.KAFKA_SASL_MECHANISM too" $protocol) -}}
+{{- $key := list "KAFKA_SSL_KEYFILE" "KAFKA_SSL_KEY_PASSWORD" -}}
+{{- $tls := concat $key (list "KAFKA_SSL_CAFILE" "KAFKA_SSL_CERTFILE") -}}
+{{- $password := list "KAFKA_SASL_USERNAME" "KAFKA_SASL_PASSWORD" -}}
+{{- $client := list "KAFKA_OAUTH_TOKEN_URL" "KAFKA_OAUTH_CLIENT_ID" "KAFKA_OAUTH_CLIENT_SECRET" -}}
+{{- $hook := list "KAFKA_OAUTH_TOKEN_PROVIDER" -}}
+{{- $chosen := printf "KAFKA_SECURITY_PROTOCOL %s" $protocol -}}
+{{- $needed := list -}}
+{{- $allowed := list -}}
+{{- if hasSuffix "SSL" $protocol -}}
+{{- $allowed = $tls -}}
+{{- range $name := $key -}}
+{{- if has $name $given -}}{{- $needed = list "KAFKA_SSL_CERTFILE" -}}{{- end -}}
 {{- end -}}
-{{- if and $mechanism (not (hasPrefix "SASL_" $protocol)) -}}
-{{- $problems = append $problems (printf "settings.KAFKA_SASL_MECHANISM has no effect with KAFKA_SECURITY_PROTOCOL %s" $protocol) -}}
 {{- end -}}
-{{- if and (hasPrefix "SASL_" $protocol) $mechanism (ne $mechanism "OAUTHBEARER") (not $password) -}}
-{{- $problems = append $problems (printf "settings.KAFKA_SASL_MECHANISM is %s: KAFKA_SASL_PASSWORD must be in secrets.env" $mechanism) -}}
+{{- if hasPrefix "SASL_" $protocol -}}
+{{- $needed = append $needed "KAFKA_SASL_MECHANISM" -}}
+{{- if eq $mechanism "OAUTHBEARER" -}}
+{{- $allowed = append $allowed "KAFKA_OAUTH_SCOPE" -}}
+{{- $needed = concat $needed (ternary $hook $client (has (first $hook) $given)) -}}
+{{- else if $mechanism -}}
+{{- $needed = concat $needed $password -}}
+{{- end -}}
+{{- if $mechanism -}}{{- $chosen = printf "%s and KAFKA_SASL_MECHANISM %s" $chosen $mechanism -}}{{- end -}}
+{{- end -}}
+{{- range $name := concat (list "KAFKA_SASL_MECHANISM" "KAFKA_OAUTH_SCOPE") $tls $password $client $hook -}}
+{{- if and (has $name $needed) (not (has $name $given)) -}}
+{{- $secret := or (hasSuffix "PASSWORD" $name) (hasSuffix "SECRET" $name) -}}
+{{- $problems = append $problems (printf "%s lacks %s, needed with %s" (ternary "secrets.env" "settings" $secret) $name $chosen) -}}
+{{- else if and (has $name $given) (not (has $name (concat $needed $allowed))) -}}
+{{- $problems = append $problems (printf "%s has no effect with %s" $name $chosen) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The judge, as far as it can be known: the shipped providers, or those of config.providers. */}}
+{{- with $values.judge.provider -}}
+{{- $providers := $values.config.providers | default ($.Files.Get "files/providers.yaml") -}}
+{{- if kindIs "string" $providers -}}{{- $providers = fromYaml $providers -}}{{- end -}}
+{{- if hasKey $providers "Error" -}}
+{{- $problems = append $problems (printf "config.providers is not YAML: %s" $providers.Error) -}}
+{{- else if not (hasKey $providers .) -}}
+{{- $problems = append $problems (printf "judge.provider is %s, and in llm_providers.yaml there are: %s; others are given by config.providers" . (keys $providers | sortAlpha | join ", ")) -}}
+{{- else -}}
+{{- $provider := get $providers . -}}
+{{- $variable := get (ternary $provider dict (kindIs "map" $provider)) "api_key_env" | default "" | toString -}}
+{{- if and $variable (not (contains "$" $variable)) (not (has $variable $given)) -}}
+{{- $problems = append $problems (printf "judge.provider is %s: add %s, its key, to secrets.env" . $variable) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A variable that is set twice is what Kubernetes makes of it. */}}
+{{- $twice := list -}}
+{{- range $deployment := include "score-consumer.deployments" . | fromYaml -}}
+{{- $seen := list -}}
+{{- range $variable := include "score-consumer.env" (list $ $deployment.settings) | fromYamlArray -}}
+{{- if has $variable.name $seen -}}{{- $twice = append $twice $variable.name -}}{{- end -}}
+{{- $seen = append $seen $variable.name -}}
+{{- end -}}
+{{- end -}}
+{{- range $name := uniq $twice -}}
+{{- if not (and (hasKey $values.settings $name) (hasKey $values.secrets.env $name)) -}}
+{{- $problems = append $problems (printf "%s is set twice, by extraEnv, settings, secrets.env, judge, service or tracing: keep one" $name) -}}
+{{- end -}}
 {{- end -}}
 
 {{- $covered := list -}}
@@ -106,6 +175,11 @@
 {{- if and $tokens $ingress.withoutTokens -}}
 {{- $problems = append $problems "ingress.withoutTokens has no effect: API_TOKENS is given" -}}
 {{- end -}}
+{{- end -}}
+
+{{- $network := $values.networkPolicy -}}
+{{- if and $network.enabled (not $network.from) (not $network.egress) -}}
+{{- $problems = append $problems "networkPolicy.enabled, and it keeps nobody out: give networkPolicy.from, networkPolicy.egress, or both" -}}
 {{- end -}}
 
 {{- if and $values.tracing.enabled (not $values.tracing.endpoint) -}}
