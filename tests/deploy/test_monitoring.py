@@ -151,4 +151,8 @@ def test_every_alert_is_tested() -> None:
 def test_the_chart_holds_no_other_files() -> None:
     """What is not one of these would be in every release's Secret, for nothing."""
     files = {str(path.relative_to(CHART / "files")) for path in (CHART / "files").rglob("*.*")}
-    assert files == {"alerts.yaml", *(f"dashboards/{path.name}" for path in DASHBOARD_FILES)}
+    assert files == {
+        "alerts.yaml",
+        "providers.yaml",
+        *(f"dashboards/{path.name}" for path in DASHBOARD_FILES),
+    }
