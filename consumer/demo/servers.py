@@ -107,16 +107,16 @@ class EmbeddedServer(ABC):
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Returns when the server answers; does nothing if it runs already.
+        """Returns when the server answers, at once if it does already.
 
         Raises ServerError, with the end of the server's log, if it exits or stays silent.
         """
-        if self.pid is not None:
-            return
-        self._prepare()
-        self._process = self._spawn()
+        process = self._process if self.pid else None
+        if process is None:
+            self._prepare()
+            process = self._process = self._spawn()
         try:
-            self._await_answer(self._process)
+            self._await_answer(process)
         except BaseException:
             self.kill()
             raise

@@ -65,6 +65,7 @@ _JVM = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-XX:+ExitOnOutOfMemoryError",
     # Otherwise a killed broker leaves a file in the system's temporary folder.
     "-XX:-UsePerfData",
 )
