@@ -124,10 +124,13 @@ class _Wanted:
 
 
 def _compare(evidence: str, plain: _Wanted, percents: _Wanted, params: NumericGrounding) -> None:
-    """Cover what the evidence's numbers are near to."""
-    for match in _RUN.finditer(evidence):
-        negative = evidence[match.start() - 1 : match.start()] in _MINUS
-        for value, is_fraction in _evidence_values(match[0], match[1] or "", negative):
+    """Cover what the evidence's numbers are near to; many of them occur again and again."""
+    runs = {
+        (match[0], match[1] or "", evidence[match.start() - 1 : match.start()] in _MINUS)
+        for match in _RUN.finditer(evidence)
+    }
+    for run in runs:
+        for value, is_fraction in _evidence_values(*run):
             plain.cover(value, abs(value) * params.relative_tolerance)
             if percents.values:
                 percents.cover(value, params.percentage_points)

@@ -6,6 +6,7 @@ import re
 import string
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import chain
 
 from consumer.scoring.scorers.keywords import UNSPACED_RUN
@@ -29,8 +30,13 @@ _PUNCTUATION = "".join(
 )
 
 
-def lines(text: str) -> Iterator[str]:
+@lru_cache(maxsize=1)  # several scorers ask for those of the same analysis, one after the other
+def lines(text: str) -> tuple[str, ...]:
     """The stripped lines; those of code blocks are empty. A block of Markdown is no code."""
+    return tuple(_lines(text))
+
+
+def _lines(text: str) -> Iterator[str]:
     open_blocks: list[bool] = []
     for line in map(str.strip, text.splitlines()):
         fence = _FENCE.match(line)
