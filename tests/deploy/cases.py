@@ -343,6 +343,38 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
 }
 
+# Who we are to Kafka: the chart must refuse what the consumer refuses. Files are those of the test.
+_WAYS: list[dict[str, str]] = [
+    {},
+    {"KAFKA_SSL_CAFILE": "file", "KAFKA_SSL_CERTFILE": "file", "KAFKA_SSL_KEYFILE": "file"},
+    {"KAFKA_SSL_KEY_PASSWORD": "x"},
+    {"KAFKA_SASL_USERNAME": "me", "KAFKA_SASL_PASSWORD": "x"},
+    {"KAFKA_SASL_MECHANISM": "PLAIN", "KAFKA_SASL_PASSWORD": "x"},
+    {
+        "KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
+        "KAFKA_SASL_USERNAME": "me",
+        "KAFKA_SASL_PASSWORD": "x",
+    },
+    {"KAFKA_SASL_MECHANISM": "OAUTHBEARER", "KAFKA_OAUTH_SCOPE": "events"},
+    {
+        "KAFKA_SASL_MECHANISM": "OAUTHBEARER",
+        "KAFKA_OAUTH_TOKEN_URL": "https://id.example",
+        "KAFKA_OAUTH_CLIENT_ID": "me",
+        "KAFKA_OAUTH_CLIENT_SECRET": "x",
+    },
+    {"KAFKA_SASL_MECHANISM": "OAUTHBEARER", "KAFKA_OAUTH_TOKEN_PROVIDER": "mine:tokens"},
+]
+KAFKA_ACCESS = [
+    {"KAFKA_SECURITY_PROTOCOL": protocol, **way}
+    for protocol, ways in {
+        "PLAINTEXT": [_WAYS[1], _WAYS[4]],
+        "SSL": _WAYS[:4],
+        "SASL_PLAINTEXT": [_WAYS[1], _WAYS[5]],
+        "SASL_SSL": _WAYS,
+    }.items()
+    for way in ways
+]
+
 # What the schema refuses: names and values that the consumer would refuse, and misspelt values.
 AGAINST_SCHEMA: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown setting": ({"settings": {"WORKER_SLOT": 1}}, "WORKER_SLOT"),

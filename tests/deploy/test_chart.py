@@ -18,10 +18,20 @@ import yaml
 
 from consumer import __version__, config
 from consumer.config import ProviderConfig
-from consumer.settings import Settings
+from consumer.errors import ConfigError
+from consumer.settings import Settings, load_settings
 from tests.deploy import generated
-from tests.deploy.cases import AGAINST_SCHEMA, CASES, KEDA, MONITORED, PROFILE, REFUSED, SPLIT
-from tests.deploy.conftest import KUBERNETES, LEAST, Objects, Render, run, tool
+from tests.deploy.cases import (
+    AGAINST_SCHEMA,
+    CASES,
+    KAFKA_ACCESS,
+    KEDA,
+    MONITORED,
+    PROFILE,
+    REFUSED,
+    SPLIT,
+)
+from tests.deploy.conftest import KUBERNETES, LEAST, HelmTemplate, Objects, Render, run, tool
 from tests.deploy.places import ALERTS, CHART, OPERATIONS
 
 # Kinds of operators: their schemas are not Kubernetes' own.
@@ -175,6 +185,30 @@ def test_contradictions_stop_the_render(
 ) -> None:
     values, message = REFUSED[name]
     assert message in refusal(values)
+
+
+@pytest.mark.parametrize("given", KAFKA_ACCESS, ids=lambda given: "-".join(given.values()))
+def test_the_chart_refuses_what_the_consumer_refuses_of_kafka(
+    given: dict[str, str],
+    helm_template: HelmTemplate,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = {name: __file__ if value == "file" else value for name, value in given.items()}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    try:
+        load_settings()
+        problems: list[str] = []
+    except ConfigError as error:
+        problems = error.problems
+    secret = {name for name in given if f"{name}_FILE" in generated.settings_schema()["properties"]}
+    values = {
+        "settings": {name: value for name, value in given.items() if name not in secret},
+        "secrets": {"existingSecret": "s", "env": {name: {} for name in secret}},
+    }
+    said = helm_template(values).stderr
+    told = re.findall(r"  - (?:(?:settings|secrets\.env) lacks )?(KAFKA_\w+)", said)
+    assert sorted(told) == sorted(problem.partition(":")[0] for problem in problems)
 
 
 @pytest.mark.parametrize("name", AGAINST_SCHEMA)
