@@ -228,7 +228,9 @@ def test_the_notes_warn_of_what_is_allowed_and_seldom_meant(helm: str, tmp_path:
     def notes(**values: Any) -> str:
         (tmp_path / "mine.yaml").write_text(yaml.safe_dump({**LEAST, **values}), encoding="utf-8")
         shown = ("--show-only=templates/notes.yaml", f"--values={tmp_path / 'mine.yaml'}")
-        return str(yaml.safe_load(run(helm, "template", "scores", str(tmp_path), *shown))["notes"])
+        version = f"--kube-version={KUBERNETES}"
+        told = run(helm, "template", "scores", str(tmp_path), version, *shown)
+        return str(yaml.safe_load(told)["notes"])
 
     limit = ProviderConfig.model_fields["max_concurrency"].default
     slots, too_many = {"WORKER_SLOTS": limit}, f"WORKER_SLOTS is {limit + 1}"
