@@ -6,7 +6,7 @@ from hypothesis import settings
 pytest_plugins = ["tests.support.fixtures"]
 
 # How long an example takes says nothing about whether it is right, on a machine that is shared.
-settings.register_profile("quick", deadline=None, max_examples=50)
+settings.register_profile("quick", deadline=None)
 settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("quick")  # or `make thorough`
 

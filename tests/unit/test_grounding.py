@@ -132,6 +132,11 @@ def test_what_is_a_claim_although_it_looks_like_none(analysis: str) -> None:
     assert numbers(analysis) == 0
 
 
+def test_a_word_beside_a_number_is_passed_over() -> None:
+    assert numbers("7 pods", "rate 7/second") == 1
+    assert numbers("8 pods", "rate 7/second") == 0
+
+
 def test_numbers_the_agent_asked_with_prove_nothing() -> None:
     assert numbers("port 3333", tool_call(arguments={"port": 3333}, result="no data")) == 0
     assert numbers("port 3333", tool_call(result="port 3333")) == 1
