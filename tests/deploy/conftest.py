@@ -43,7 +43,7 @@ def run(*command: str, told: str = "") -> str:
     command fails.
     """
     done = subprocess.run(
-        command, input=told, capture_output=True, text=True, timeout=110, check=False
+        command, input=told, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
     return done.stdout
@@ -63,7 +63,7 @@ def helm_template(helm: str, tmp_path_factory: pytest.TempPathFactory) -> HelmTe
 
     def template(values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
         file.write_text(yaml.safe_dump({**LEAST, **values}), encoding="utf-8")
-        return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     return template
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -363,6 +363,7 @@ SCORERS = st.sampled_from(
 )
 
 
+@settings(max_examples=300)
 @given(analysis=TEXTS, result=TEXTS, scorer=SCORERS)
 def test_scores_stay_within_bounds_for_any_text(analysis: str, result: str, scorer: Any) -> None:
     measure, params = scorer
