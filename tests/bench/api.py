@@ -133,13 +133,17 @@ async def at_a_rate(http: aiohttp.ClientSession, paths: Sequence[str]) -> list[f
     """
     began = perf_counter()
 
-    async def one(number: int, path: str) -> float:
-        due = began + number / RATE
-        await asyncio.sleep(due - perf_counter())
+    async def one(path: str, due: float) -> float:
         late = perf_counter() - due
         return late * 1000 + await asked(http, path)
 
-    return await asyncio.gather(*(one(n, path) for n, path in enumerate(paths)))
+    async with asyncio.TaskGroup() as asking:
+        asks = []
+        for number, path in enumerate(paths):
+            due = began + number / RATE
+            await asyncio.sleep(due - perf_counter())
+            asks.append(asking.create_task(one(path, due)))
+    return [ask.result() for ask in asks]
 
 
 async def get_score(http: aiohttp.ClientSession, scores: int) -> list[Figure]:
