@@ -61,8 +61,8 @@ soak: $(VENV)/dev.stamp ## Random kills under load, with a report. KILLS=1000 MI
 	@exec $(BIN)/python -m tests.soak --kills $(or $(KILLS),60) --minutes $(or $(MINUTES),4) \
 		$(if $(OUT),--out $(OUT))
 
-bench: $(VENV)/dev.stamp ## What it does on this machine, against its marks; figures in dist/bench.json. NAMES="slots faults".
-	@exec $(BIN)/python -m tests.bench $(NAMES) --json $(or $(OUT),dist/bench.json)
+bench: $(VENV)/dev.stamp ## What it does on this machine, against its marks; figures in dist/bench.json. FULL=1, NAMES="slots faults".
+	@exec $(BIN)/python -m tests.bench $(NAMES) $(if $(FULL),--full) --json $(or $(OUT),dist/bench.json)
 
 bench-rules: $(VENV)/demo.stamp ## How fast the rules are, and how time grows with a session's size.
 	$(BIN)/python -m tests.bench.rules

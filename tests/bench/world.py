@@ -16,7 +16,7 @@ from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
@@ -43,6 +43,9 @@ POSTGRES_SETTINGS = {
     "max_wal_size": "8GB",
     "checkpoint_timeout": "15min",
 }
+
+
+Size = Literal["quick", "usual", "full"]
 
 
 class Postgres(EmbeddedPostgres):
@@ -118,16 +121,18 @@ class World:
     postgres: Postgres
     stand_in: StandInProcess
     folder: Path
-    quick: bool = False
+    size: Size = "usual"
     _numbers: list[int] = field(default_factory=list)
 
     @property
     def rounds(self) -> int:
-        return 1 if self.quick else 3
+        return 1 if self.size == "quick" else 3
 
-    def amount(self, count: int) -> int:
-        """So many, or a fifth of it where it shall go quickly."""
-        return max(1, count // 5) if self.quick else count
+    def amount(self, count: int, *, full: int = 0) -> int:
+        """So many; a fifth of it where it shall go quickly, and `full` where it may take long."""
+        if self.size == "full":
+            return full or count
+        return max(1, count // 5) if self.size == "quick" else count
 
     @contextlib.asynccontextmanager
     async def stage(self, **settings: object) -> AsyncIterator[Stage]:
@@ -193,7 +198,7 @@ _SETTINGS: dict[str, object] = {
 
 
 @contextlib.asynccontextmanager
-async def world(*, quick: bool = False) -> AsyncIterator[World]:
+async def world(*, size: Size = "usual") -> AsyncIterator[World]:
     """Everything, started; gone at the end."""
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="score-consumer-bench-")))
@@ -203,7 +208,7 @@ async def world(*, quick: bool = False) -> AsyncIterator[World]:
         for server in servers:
             stack.push_async_callback(asyncio.to_thread, server.stop)
         await asyncio.gather(*(asyncio.to_thread(server.start) for server in servers))
-        yield World(kafka=kafka, postgres=postgres, stand_in=stand_in, folder=folder, quick=quick)
+        yield World(kafka=kafka, postgres=postgres, stand_in=stand_in, folder=folder, size=size)
 
 
 async def ask(stage: Stage, numbers: Sequence[int], **fields: Any) -> list[UUID]:

@@ -96,7 +96,7 @@ async def run(
 ) -> list[Compared]:
     """Compares these, one after the other."""
     found = []
-    async with world(quick=quick) as around:
+    async with world(size="quick" if quick else "usual") as around:
         prompt = await _prompt(around)
         for name in names:
             began = monotonic()
