@@ -185,7 +185,9 @@ def sent_header(stored: list[Any]) -> tuple[str, bytes]:
     no UTF-8 becomes its number, such as `xff` behind a backslash.
     """
     name, value = stored
-    return _sent(name).decode(errors="backslashreplace"), b"" if value is None else _sent(value)
+    if not isinstance(name, str):
+        name = _sent(name).decode(errors="backslashreplace")
+    return name, b"" if value is None else _sent(value)
 
 
 def _stored(data: bytes) -> str | dict[str, str]:
