@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-import httpx
-
+from consumer.edges.http import Client
 from consumer.edges.judge.anthropic import AnthropicProvider
 from consumer.edges.judge.base import Dialect, HttpProvider
 from consumer.edges.judge.gemini import GeminiProvider
@@ -35,7 +34,7 @@ def headers(kind: ProviderType, api_key: str) -> dict[str, str]:
 def provider(
     kind: ProviderType,
     *,
-    client: httpx.AsyncClient,
+    client: Client,
     name: str,
     model: str,
     max_output_tokens: int,
