@@ -104,6 +104,8 @@ def before_redrives(record: Record) -> Record:
     They stay what they were, so that a request without an id of its own gets the same one again.
     """
     headers = dict(record.headers)
+    if "dlq_original_topic" not in headers:
+        return record
     try:
         return replace(
             record,
@@ -118,8 +120,9 @@ def before_redrives(record: Record) -> Record:
 
 def redrives(record: Record) -> int:
     """How often `dlq redrive` sent this record back; 0 where what it says is no number."""
+    count = dict(record.headers).get("dlq_redrive_count")
     try:
-        return _number(dict(record.headers).get("dlq_redrive_count"))
+        return _number(count) if count else 0
     except ValueError:
         return 0
 

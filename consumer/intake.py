@@ -10,9 +10,10 @@ import contextlib
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import chain
 from time import monotonic, perf_counter, time
 from typing import Any
 
@@ -39,9 +40,13 @@ log = structlog.get_logger()
 # Not FastStream's own logger: that one writes lines of its own form, past ours.
 _FASTSTREAM_LOG = logging.getLogger("consumer.faststream")
 
-# FastStream sleeps this long again after an empty poll, so it bounds the latency of an idle topic.
-POLL_MS = 20
+# A record ends a poll at once.
+POLL_MS = 200
 START_TIMEOUT_S = 20.0
+# Batches under way: one being committed, one at work in Postgres, one on its way there.
+AT_ONCE = 3
+# So many records are read before others get their turn: what Postgres has answered goes on.
+AT_A_TIME = 50
 HEARTBEAT_S = 3.0
 STOP_TIMEOUT_S = 10.0
 # The invalid share is judged once this many records have been seen, among the last WINDOW ones.
@@ -50,7 +55,6 @@ WINDOW = 1000
 
 
 _Raw = tuple[Any, ...]
-_Poll = Callable[[AIOKafkaConsumer], Coroutine[Any, Any, _Raw]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +133,10 @@ class Intake:
         self._stopping = asyncio.Event()
         self._paused = False
         self._joined = False
-        self._busy = False
+        self._handling = False
+        self._places = asyncio.Semaphore(AT_ONCE)
+        # The batch that came last; it is done when all before it are.
+        self._last: asyncio.Future[None] = _done()
         # When something last went on: a place in the group, a batch, the end of a pause.
         self._moved_at = 0.0
         self._polled_at = 0.0
@@ -152,15 +159,13 @@ class Intake:
             session_timeout_ms=round(settings.session_timeout_s * 1000),
             heartbeat_interval_ms=round(min(settings.session_timeout_s / 3, HEARTBEAT_S) * 1000),
             ack_policy=AckPolicy.MANUAL,
-            max_records=settings.batch_records,
-            batch_timeout_ms=POLL_MS,
             partition_assignment_strategy=[RoundRobinPartitionAssignor],
             listener=_Listener(self._on_assigned),
             parser=_raw_message,
             decoder=_raw_body,
         )
         self._subscriber(self._handle)
-        self._subscriber.get_msg = self._watched(self._subscriber.get_msg)  # type: ignore[assignment, method-assign]
+        self._subscriber.get_msg = self._poll  # type: ignore[method-assign]
 
     @property
     def joined(self) -> bool:
@@ -190,6 +195,7 @@ class Intake:
                 started = True
         await stop.wait()
         self._stopping.set()
+        await asyncio.wait([self._last], timeout=STOP_TIMEOUT_S)
         await self._stop_broker()
 
     async def _start(self) -> None:
@@ -250,21 +256,21 @@ class Intake:
         now = monotonic()
         return min(max(unanswered_s, now - self._polled_at), now - self._moved_at)
 
-    def _watched(self, poll: _Poll) -> _Poll:
-        """FastStream's poll, of whose errors we hear too: FastStream goes on after every one."""
-
-        async def watched(consumer: AIOKafkaConsumer) -> _Raw:
-            try:
-                records = await poll(consumer)
-            except (KafkaError, ConsumerStoppedError):
-                raise  # may pass; if it does not, nothing is polled, and that will be seen
-            except Exception as error:  # noqa: BLE001 - a bug, ours or aiokafka's: it would spin
-                self._give_up(error)
-                records = await asyncio.Future()  # until we are stopped
-            self._polled_at = monotonic()
-            return records
-
-        return watched
+    async def _poll(self, consumer: AIOKafkaConsumer) -> _Raw:
+        """In place of FastStream's own: that one sleeps after a poll that brought nothing, whatever
+        has come meanwhile; and of errors we hear too, after which FastStream just goes on.
+        """
+        try:
+            records = await consumer.getmany(
+                timeout_ms=POLL_MS, max_records=self._settings.batch_records
+            )
+        except (KafkaError, ConsumerStoppedError):
+            raise  # may pass; if it does not, nothing is polled, and that will be seen
+        except Exception as error:  # noqa: BLE001 - a bug, ours or aiokafka's: it would spin
+            self._give_up(error)
+            await asyncio.Future()  # until we are stopped
+        self._polled_at = monotonic()
+        return tuple(chain.from_iterable(records.values()))
 
     @property
     def _consumer(self) -> AIOKafkaConsumer | None:
@@ -289,15 +295,19 @@ class Intake:
         elif not self._paused and paused:
             consumer.resume(*paused)
 
+    @property
+    def _busy(self) -> bool:
+        return self._handling or not self._last.done()
+
     async def _handle(self, batch: Sequence[Any]) -> None:
         """FastStream's handler. It swallows what a handler raises, so nothing may leave here."""
-        self._busy = True
+        self._handling = True
         try:
             await self._take([record_of(raw) for raw in batch])
         except Exception as error:  # noqa: BLE001 - reported below; here is the last chance
             self._give_up(error)
         finally:
-            self._busy = False
+            self._handling = False
             self._moved()
 
     def _give_up(self, error: Exception) -> None:
@@ -306,38 +316,73 @@ class Intake:
             self._fail(error)
 
     async def _take(self, records: Sequence[Record]) -> None:
+        """Reads a batch, and has it stored while the next ones are read."""
         if self._stopping.is_set():
             return
         started = perf_counter()
-        requests, letters = self._sort(records)
+        requests, letters = await self._sort(records)
         self._invalid.add(valid=len(requests), invalid=len(letters))
+        await self._places.acquire()
+        keeping = self._keep(records, requests, letters, before=self._last)
+        self._last = asyncio.create_task(self._guarded(keeping, started))
+
+    async def _guarded(self, keeping: Awaitable[None], started: float) -> None:
+        """Nobody awaits what this raises but the next batch: that one is not committed then."""
+        try:
+            await keeping
+            metrics.INTAKE_BATCH_SECONDS.observe(perf_counter() - started)
+        except Exception as error:
+            self._give_up(error)
+            raise asyncio.CancelledError from error
+        finally:
+            self._places.release()
+            self._moved()
+
+    async def _keep(
+        self,
+        records: Sequence[Record],
+        requests: list[IncomingRequest],
+        letters: Sequence[OutboxRow],
+        *,
+        before: Awaitable[None],
+    ) -> None:
+        """Stores a batch; commits its places after those of the batch before."""
+        if letters:  # they leave in the order in which they came
+            await before
         with self._traced(requests) as followed:
             new = await self._store_until_done(followed, letters)
         self._count(len(requests), new, letters)
         metrics.DLQ_REDRIVEN.inc(sum(redrives(record) > 0 for record in records))
         failpoints.reach(failpoints.Point.AFTER_INSERT)
         self._stored()
+        await before
         await self._commit(records)
         metrics.INTAKE_BATCH.observe(len(records))
-        metrics.INTAKE_BATCH_SECONDS.observe(perf_counter() - started)
 
-    def _sort(self, records: Sequence[Record]) -> tuple[list[IncomingRequest], list[OutboxRow]]:
+    async def _sort(
+        self, records: Sequence[Record]
+    ) -> tuple[list[IncomingRequest], list[OutboxRow]]:
         requests: list[IncomingRequest] = []
         letters: list[OutboxRow] = []
-        for record in records:
+        for n, record in enumerate(records):
+            if n % AT_A_TIME == 0:
+                await asyncio.sleep(0)
             try:
                 requests.append(incoming(record))
             except Unacceptable as error:
-                log.warning(
-                    "record_rejected",
-                    error_code=error.code,
-                    error=str(error),
-                    topic=record.topic,
-                    partition=record.partition,
-                    offset=record.offset,
-                )
-                letters.append(dead_letter(record, error, self._settings, datetime.now(UTC)))
+                letters.append(self._rejected(record, error))
         return requests, letters
+
+    def _rejected(self, record: Record, error: Unacceptable) -> OutboxRow:
+        log.warning(
+            "record_rejected",
+            error_code=error.code,
+            error=str(error),
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+        )
+        return dead_letter(record, error, self._settings, datetime.now(UTC))
 
     @contextlib.contextmanager
     def _traced(self, requests: list[IncomingRequest]) -> Iterator[list[IncomingRequest]]:
@@ -392,6 +437,13 @@ class Intake:
             await consumer.commit(offsets)
         except KafkaError as error:
             log.warning("commit_failed", error=str(error) or type(error).__name__)
+
+
+def _done() -> asyncio.Future[None]:
+    """What need not be waited for."""
+    done = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done
 
 
 async def _raw_message(batch: tuple[Any, ...]) -> KafkaMessage:

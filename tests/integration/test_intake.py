@@ -319,7 +319,8 @@ async def test_a_batch_that_takes_longer_than_the_group_allows_is_acknowledged_i
     """Kafka takes the partitions away from who does not poll for `max.poll.interval.ms`."""
     if not kafka.idempotent:
         pytest.skip(f"{kafka.kind} does not tell who is in a group")
-    async with taking_in(store, settings(kafka, topics), max_poll_interval_ms=1000) as running:
+    small = settings(kafka, topics, batch_records=5)  # so many batches are not polled ahead
+    async with taking_in(store, small, max_poll_interval_ms=1000) as running:
         await joined(running)
         async with locked(database):
             await publish(kafka, topics.requested, [asked(f"s{n}") for n in range(30)])
