@@ -6,17 +6,15 @@ computed again by hand. The rules are scored first: what they refuse is never pa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
 from typing import Literal
 
 from consumer.scoring.gates import GateResult, check_gates
 from consumer.scoring.patterns import find
 from consumer.scoring.profile import Criterion, Profile, Scale
-from consumer.scoring.rounding import Exact, exact, round_half_up
+from consumer.scoring.rounding import Exact, ratio, rounded, weighted
 from consumer.scoring.scorers import Measurements
 from consumer.scoring.scorers.base import Measured, NotApplicable, Place, Result, Subject, excerpt
 from consumer.scoring.session import ToolCall
@@ -223,7 +221,7 @@ def _line(
             score=None,
             not_applicable="; ".join(reasons),
         )
-    x = shares[0][0] if len(shares) == 1 else _mean([share for share, _ in shares])
+    x = shares[0][0] if len(shares) == 1 else Fraction(*weighted((x, 1) for x, _ in shares))
     return CriterionScore(
         id=criterion.id,
         weight=criterion.weight,
@@ -234,21 +232,11 @@ def _line(
     )
 
 
-def _mean(shares: Sequence[float | Fraction]) -> Fraction:
-    return Fraction(sum(exact(share) for share in shares)) / len(shares)
-
-
 def on_scale(x: float | Fraction, scale: Scale) -> int:
     """round_half_up(min + x * (max - min)) for x in 0-1."""
-    return _between(x, scale.min, scale.max)
-
-
-# Most criteria give a few shares only. By type: a float is the number that it is written as.
-@lru_cache(maxsize=4096, typed=True)
-def _between(x: float | Fraction, low: int, high: int) -> int:
     # Exact arithmetic: 0.285 * 100 is 28.499999999999996 in binary floating point.
-    share = Decimal(repr(x)) if isinstance(x, float) else x
-    return round_half_up(low + share * (high - low))
+    n, d = ratio(x)
+    return rounded(scale.min * d + n * (scale.max - scale.min), d)
 
 
 def _total(profile: Profile, lines: tuple[CriterionScore, ...], x: Exact | None) -> int:
@@ -260,23 +248,22 @@ def weighted_mean(scores: tuple[CriterionScore, ...]) -> int:
 
     Raises NothingToScore with the reasons where none does.
     """
-    applied = [(c.score, exact(c.weight)) for c in scores if c.score is not None]
+    applied = [(c.score, c.weight) for c in scores if c.score is not None]
     if not applied:
         reasons = "; ".join(f"{c.id}: {c.not_applicable}" for c in scores)
         raise NothingToScore(f"no criterion applies to this session ({reasons})")
-    weight = sum(w for _, w in applied)
-    return round_half_up(Fraction(sum(s * w for s, w in applied)) / weight)
+    return rounded(*weighted(applied))
 
 
 def _ranking(profile: Profile, lines: tuple[CriterionScore, ...], *, refused: bool) -> float | None:
     """The weighted mean of the unrounded shares, 0-1, of two-tier profiles; 0 where refused."""
     if profile.method != "two_tier":
         return None
-    applied = [(exact(c.x), exact(c.weight)) for c in lines if c.x is not None]
+    applied = [(c.x, c.weight) for c in lines if c.x is not None]
     if refused or not applied:
         return 0.0
-    mean = sum(x * weight for x, weight in applied) / sum(weight for _, weight in applied)
-    return round(float(mean), RANKING_DIGITS)
+    n, d = weighted(applied)
+    return round(n / d, RANKING_DIGITS)
 
 
 def _confidence(lines: tuple[CriterionScore, ...], free_form: JudgeView | None) -> float:

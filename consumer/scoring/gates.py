@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from consumer.scoring.profile import COST_BUDGET, TOKEN_BUDGET, Gate
-from consumer.scoring.rounding import exact
+from consumer.scoring.rounding import ratio
 from consumer.scoring.scorers import Measurements
 from consumer.scoring.scorers.base import Measured, NotApplicable, Place, Subject
 
@@ -42,8 +42,9 @@ def _check(gate: Gate, measurements: Measurements) -> GateResult:
 
 
 def _scored(gate: Gate, result: Measured) -> GateResult:
-    score = float(exact(result.score) * 100)
-    passed = exact(score) >= exact(gate.threshold)
+    n, d = ratio(result.score)
+    score = 100 * n / d
+    passed = score >= gate.threshold
     return GateResult(
         id=gate.id,
         check=gate.check,

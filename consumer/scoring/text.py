@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import re
+import string
 from typing import Any
 
 # A place in a text: (start, end) in characters.
 Spot = tuple[int, int]
 
+LETTERS_AND_DIGITS = f"{string.ascii_letters}{string.digits}_"
+
 # PostgreSQL stores no U+0000; half a surrogate pair is not UTF-8. Both occur in valid JSON.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def blank(pattern: re.Pattern[str], text: str) -> str:
+    """The text with blanks for what the pattern matches: places stay where they are."""
+    return pattern.sub(lambda match: " " * len(match[0]), text)
+
+
+def only(characters: str) -> bytes:
+    """A table for `runs`: these ASCII characters stay, all others separate."""
+    return bytes(code if chr(code) in characters else 0x20 for code in range(256))
+
+
+def runs(text: str, table: bytes) -> list[str]:
+    """What a search for `[characters]+` finds, for a fifth of its price. Other scripts separate."""
+    return str(text.encode("ascii", "replace").translate(table), "ascii").split()
 
 
 def storable(text: str) -> str:

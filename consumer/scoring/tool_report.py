@@ -6,15 +6,14 @@ Linear in the number of calls and in the size of their texts.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from itertools import pairwise
+from itertools import chain, filterfalse, pairwise, repeat
 from typing import Any, Literal
 
-from consumer.scoring.rounding import round_half_up
+from consumer.scoring.rounding import rounded
 from consumer.scoring.session import AvailableTool, Message, Session, Step, ToolCall
+from consumer.scoring.text import LETTERS_AND_DIGITS, only, runs
 
 SIMILAR = 0.8
 # Made once: json.dumps makes an encoder for each call that asks for anything special.
@@ -29,8 +28,9 @@ Price = Callable[[int, int], float | None]
 # What identifiers and numbers are made of; all else separates them, other scripts' letters too:
 # what these write between identifiers are plain words, often without a blank. So do `:`, `/` and
 # `@`: who reads `pod/miner-0` or `app:2.14.0` speaks of `miner-0` and `2.14.0`. At a word's ends
-# `-` and `.` are the sentence's or the JSON's, not the word's. Four characters at least.
-_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{2,}[A-Za-z0-9_]")
+# `-` and `.` are the sentence's or the JSON's, not the word's.
+_IN_WORDS = only(LETTERS_AND_DIGITS + ".-")
+_WORD_CHARACTERS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ def effectiveness(
         + 20 * (total - capped(wasted_failed))
         + 10 * (total - capped(repeated))
     )
-    return round_half_up(Fraction(points, total))
+    return rounded(points, total)
 
 
 def _failed(call: ToolCall) -> FailedCall:
@@ -228,20 +228,23 @@ def _unreferenced(session: Session) -> set[str]:
     A result that holds nothing distinctive ("OK") can't be said to be unused, and is left out.
     """
     later = words(session.final_analysis)
+    unread: list[str] = []
     unused: set[str] = set()
     first = next((n for n, s in enumerate(session.steps) if isinstance(s, ToolCall)), None)
     # What was said before the first call, often most of a session, was not said of its result.
     for step in reversed(session.steps[first:] if first is not None else ()):
-        if isinstance(step, ToolCall):
-            asked = words(_json(step.arguments))
-            # What the agent itself had asked with proves nothing about the answer.
-            own = () if step.failure else _WORD.findall(step.result)
-            taken_up = any(map(is_distinctive, later.intersection(own) - asked))
-            if not taken_up and any(is_distinctive(word) for word in own if word not in asked):
+        if isinstance(step, Message):
+            unread.append(_text(step))
+            continue
+        arguments = _json(step.arguments)
+        own = set() if step.failure else distinctive(words(step.result) - words(arguments))
+        if own and later.isdisjoint(own):
+            # Only now: the analysis alone takes up much.
+            later |= words("\n".join(unread))
+            unread.clear()
+            if later.isdisjoint(own):
                 unused.add(step.id)
-            later |= asked
-        else:
-            later.update(_WORD.findall(_text(step)))
+        unread.append(arguments)
     return unused
 
 
@@ -250,15 +253,19 @@ def _text(step: Message) -> str:
 
 
 def words(text: str) -> set[str]:
-    """The text's words of four characters or more, as far as they may be identifiers."""
-    return set(_WORD.findall(text))
+    """The text's words, as far as they may be identifiers."""
+    return set(map(str.strip, set(runs(text, _IN_WORDS)), repeat(".-")))
 
 
-def is_distinctive(word: str) -> bool:
-    """Whether it is a number or an identifier: it has a digit, or holds parts together with
-    punctuation, or changes case inside. Plain words are not.
+def distinctive(words: set[str]) -> set[str]:
+    """Those of four characters or more that are numbers or identifiers: they have a digit, or hold
+    parts together with punctuation, or change case inside. Plain words do not.
     """
-    return not word.isalpha() or not (word.islower() or word.isupper() or word.istitle())
+    plain: Iterable[str] = filter(str.isalpha, words)
+    for case in (str.islower, str.isupper, str.istitle):
+        plain = filterfalse(case, plain)
+    found = chain(filterfalse(str.isalpha, words), plain)
+    return {word for word in found if len(word) >= _WORD_CHARACTERS}
 
 
 def _unused(available: Sequence[AvailableTool], calls: Sequence[ToolCall]) -> tuple[str, ...]:

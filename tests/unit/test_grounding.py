@@ -269,6 +269,14 @@ def test_parts_of_names(analysis: str, evidence: str, expected: float) -> None:
     assert names(analysis, evidence) == expected
 
 
+@pytest.mark.parametrize("between", [" ", ", Größe é_1: "])
+def test_many_names_are_found_where_each_would_be(between: str) -> None:
+    pods = [f"pod{n}x" for n in range(12)]
+    evidence = between.join([*(f"ns/{pod}-0" for pod in pods[:5]), "pod5xx", "xpod6x", *pods[7:9]])
+    assert names(" ".join(pods), evidence) == 1 - 5 / 12
+    assert [names(pod, evidence) for pod in pods] == [1] * 5 + [0, 0, 1, 1, 0, 0, 0]
+
+
 def test_tools_are_no_names_of_the_world() -> None:
     tools = available("pods_list", server="k8s-server")
     text = "k8s-server.pods_list, pods_list, k8s-server, extra-1.find_it"

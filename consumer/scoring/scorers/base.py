@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from consumer.scoring.scorers.keywords import Text
 from consumer.scoring.session import Session, ToolCall
-from consumer.scoring.text import Spot, storable
+from consumer.scoring.text import Spot, blank, storable
 from consumer.scoring.tool_report import Price, ToolReport, tool_report
 from consumer.scoring.transcript import encode
 
@@ -22,6 +22,9 @@ EXCERPT_CHARACTERS = 160
 
 # Tool results are often JSON in a string: an escaped line break is one, not the letter n.
 _ESCAPE = re.compile(r"\\(?:[nrt]|u[0-9a-fA-F]{4})")
+# The frame that TARSy puts around an analysis.
+_HEADER = re.compile(r"\s*# Alert Analysis Report\n(?:\s*\*\*[^\n]*\n)*")
+_FOOTER = re.compile(r"\*Processed through \d+ stages?\*\s*\Z")
 
 
 class Params(BaseModel):
@@ -82,6 +85,13 @@ class Subject:
     def analysis(self) -> str:
         """The final analysis."""
         return self.session.final_analysis
+
+    @cached_property
+    def own_text(self) -> str:
+        """The final analysis with blanks for the frame that TARSy puts around it."""
+        header = _HEADER.match(self.analysis)
+        start = header.end() if header else 0
+        return " " * start + blank(_FOOTER, self.analysis[start:])
 
     @cached_property
     def text(self) -> Text | None:

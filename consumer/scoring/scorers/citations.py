@@ -10,8 +10,8 @@ from typing import Literal
 from pydantic import Field
 
 from consumer.scoring.scorers.base import NotApplicable, Params, Result, Subject
-from consumer.scoring.scorers.grounding import Words, blank, own_text, share
-from consumer.scoring.text import Spot
+from consumer.scoring.scorers.grounding import Words, share
+from consumer.scoring.text import Spot, blank
 
 
 class CitationValidity(Params):
@@ -33,6 +33,8 @@ _WORD = re.compile(r"[A-Za-z0-9_]")
 _HEADING = re.compile(r"\s*#+\s|\s*\*\*[^*]*\*\*:?\s*\Z")
 _AROUND_TITLE = "#*_:>. \t\r0123456789"
 
+NO_CITATION = NotApplicable("the analysis cites nothing")
+
 
 def citation_validity(subject: Subject, params: CitationValidity) -> Result:
     """`[n]` citations that point at an existing source, over citations (scoring.md).
@@ -40,14 +42,16 @@ def citation_validity(subject: Subject, params: CitationValidity) -> Result:
     [1, 2] are two; [1-3] is one, of three sources. Links, checkboxes, code and indices (`word[0]`)
     are no citations; nor are the entries of the list of references itself.
     """
-    text = blank(_CODE, own_text(subject))
+    if "[" not in subject.analysis:  # most analyses: spares the rest
+        return NO_CITATION
+    text = blank(_CODE, subject.own_text)
     numbers, entries = _references(text, params.headings)
     if params.sources == "steps":
         numbers = set(range(1, 1 + len(subject.session.steps)))
     sources = sorted(numbers)
     citations = list(_citations(text, entries, params.attached))
     if not citations:
-        return NotApplicable("the analysis cites nothing")
+        return NO_CITATION
     wrong = [spot for low, high, spot in citations if not _all_exist(sources, low, high)]
     return share(text, wrong, len(citations))
 

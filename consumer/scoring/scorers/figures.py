@@ -25,9 +25,9 @@ BAND_POINTS = (100, 85, 70, 50)
 EXTRA_CALLS_COST = 10
 
 
-def _falling(value: Fraction, *, best: Fraction, worst: Fraction) -> Fraction:
-    """1 up to `best`, 0 from `worst`, linear between."""
-    return min(Fraction(1), max(Fraction(0), (worst - value) / (worst - best)))
+def _share(part: int, whole: int) -> Fraction:
+    """The part of the whole, but not below 0 nor above 1."""
+    return Fraction(min(max(0, part), whole), whole)
 
 
 def response_time(subject: Subject, _: NoParams) -> Result:
@@ -35,8 +35,7 @@ def response_time(subject: Subject, _: NoParams) -> Result:
     duration_ms = subject.session.duration_ms
     if duration_ms is None:
         return NotApplicable("the session has no duration")
-    share = _falling(Fraction(duration_ms), best=Fraction(10_000), worst=Fraction(120_000))
-    return Measured(share)
+    return Measured(_share(120_000 - duration_ms, 120_000 - 10_000))
 
 
 def token_efficiency(subject: Subject, _: NoParams) -> Result:
@@ -46,13 +45,13 @@ def token_efficiency(subject: Subject, _: NoParams) -> Result:
         return NotApplicable("the session has no token counts")
     if read == 0:
         return Measured(Fraction(1))
-    ratio = Fraction(written, read)
-    return Measured(_falling(ratio, best=Fraction(1, 2), worst=Fraction(5)))
+    # (5 - r) / (5 - 1/2), in whole numbers.
+    return Measured(_share(10 * read - 2 * written, 9 * read))
 
 
 def tool_count(subject: Subject, _: NoParams) -> Result:
     """1 - n/10 for n tool calls, not below 0."""
-    return Measured(max(Fraction(0), 1 - Fraction(len(subject.numbered_calls), 10)))
+    return Measured(_share(10 - len(subject.numbered_calls), 10))
 
 
 def tool_effectiveness(subject: Subject, _: NoParams) -> Result:
@@ -72,7 +71,7 @@ def tool_error_rate(subject: Subject, _: NoParams) -> Result:
         Place(step=number, excerpt=f"{call.name}: {(call.error or '')[:120]}")
         for number, call in failed[:MAX_PLACES]
     )
-    return Measured(1 - Fraction(len(failed), len(calls)), places)
+    return Measured(Fraction(len(calls) - len(failed), len(calls)), places)
 
 
 class _Bands(Params):

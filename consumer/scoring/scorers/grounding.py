@@ -2,8 +2,9 @@
 
 Evidence is what the agent was given or found: `Subject.evidence`. Each number and each name counts
 once, however often it is repeated. TARSy's frame around the analysis (header and footer) is not the
-agent's. All patterns consume what they match and look back a fixed number of characters, so the
-time is linear in the texts; of the evidence, only what the analysis mentions is kept in memory.
+agent's: `Subject.own_text` is without. All patterns consume what they match and look back a fixed
+number of characters, so the time is linear in the texts; of the evidence, only what the analysis
+mentions is kept in memory.
 """
 
 from __future__ import annotations
@@ -13,25 +14,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from consumer.scoring.scorers.base import Measured, Subject, in_analysis
+from consumer.scoring.scorers.base import Measured, in_analysis
 from consumer.scoring.text import Spot
 
 Words = tuple[Annotated[str, Field(min_length=1), AfterValidator(str.lower)], ...]
 
 DURATION = re.compile(r"(?:\d+d)?(?:\d+h)?(?:\d+m)?(?:\d+s)?")
-_FRAME = re.compile(
-    r"\A\s*# Alert Analysis Report\n(?:\s*\*\*[^\n]*\n)*|\*Processed through \d+ stages?\*\s*\Z"
-)
-
-
-def blank(pattern: re.Pattern[str], text: str) -> str:
-    """The text with blanks for what the pattern matches: places stay where they are."""
-    return pattern.sub(lambda match: " " * len(match[0]), text)
-
-
-def own_text(subject: Subject) -> str:
-    """The final analysis without the frame that TARSy puts around it."""
-    return blank(_FRAME, subject.analysis)
 
 
 def share(text: str, wrong: list[Spot], total: int) -> Measured:

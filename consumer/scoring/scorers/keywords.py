@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, islice
@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from consumer.scoring.patterns import MAX_CHARACTERS, find, find_all
-from consumer.scoring.text import Spot
+from consumer.scoring.text import LETTERS_AND_DIGITS, Spot, only, runs
 
 PATTERN_PREFIX = "pattern:"
 # Thai, Lao, Myanmar, Khmer, kana, Han: written without spaces between words.
@@ -24,6 +24,8 @@ _UNSPACED = (
 UNSPACED_RUN = re.compile(f"[{_UNSPACED}]+")
 # Hangul has spaces, but particles are attached to the word: a keyword is found inside of one.
 _ATTACHING = re.compile(f"[{_UNSPACED}\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]")
+# Latin letters and digits: no keyword's run of them is found inside of a longer one.
+_IN_RUNS = only(LETTERS_AND_DIGITS)
 # Patterns may be slow to find all places; no formula needs more of them than this.
 MAX_PATTERN_SPOTS = 1000
 
@@ -38,29 +40,35 @@ def folded(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """A keyword's text over any white space. Its longest word tells quickly where it is not."""
+    """A keyword's text over any white space. Its runs tell quickly where it is not."""
 
     pattern: re.Pattern[str]
-    longest: str
+    runs: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Keywords as they are looked for."""
+
+    literals: tuple[_Literal, ...]
+    patterns: tuple[str, ...]
 
 
 @lru_cache(maxsize=4096)
-def _literals(keywords: tuple[str, ...]) -> tuple[_Literal, ...]:
-    """Those that are no patterns, in both Unicode forms of their accented letters."""
+def _wanted(keywords: tuple[str, ...]) -> _Wanted:
+    """Those that are no patterns in both Unicode forms of their accented letters."""
+    patterns = [keyword for keyword in keywords if keyword.startswith(PATTERN_PREFIX)]
     plain = [keyword for keyword in keywords if not keyword.startswith(PATTERN_PREFIX)]
     forms = (unicodedata.normalize(form, keyword) for keyword in plain for form in ("NFC", "NFD"))
-    return tuple(_literal(folded(form).split()) for form in dict.fromkeys(forms))
+    return _Wanted(
+        literals=tuple(_literal(folded(form)) for form in dict.fromkeys(forms)),
+        patterns=tuple(pattern.removeprefix(PATTERN_PREFIX) for pattern in patterns),
+    )
 
 
-def _literal(words: Sequence[str]) -> _Literal:
-    pattern = re.compile(r"\s+".join(map(re.escape, words)))
-    return _Literal(pattern, max(words, key=len))
-
-
-@lru_cache(maxsize=4096)
-def _patterns(keywords: tuple[str, ...]) -> tuple[str, ...]:
-    prefixed = (keyword for keyword in keywords if keyword.startswith(PATTERN_PREFIX))
-    return tuple(keyword.removeprefix(PATTERN_PREFIX) for keyword in prefixed)
+def _literal(text: str) -> _Literal:
+    pattern = re.compile(r"\s+".join(map(re.escape, text.split())))
+    return _Literal(pattern, frozenset(runs(text, _IN_RUNS)))
 
 
 def _usable(keyword: str) -> str:
@@ -97,6 +105,10 @@ class Text:
         """The text as it is compared: see `folded`."""
         return folded(self.raw)
 
+    @cached_property
+    def _runs(self) -> frozenset[str]:
+        return frozenset(runs(self.folded, _IN_RUNS))
+
     def spots(self, keyword: str) -> Iterator[Spot]:
         """Where the keyword occurs, without overlaps; not sorted if it has two Unicode forms."""
         return chain.from_iterable(self._each((keyword,)))
@@ -115,11 +127,11 @@ class Text:
 
     def _each(self, keywords: tuple[str, ...]) -> Iterator[Iterator[Spot]]:
         """The spots of each keyword that may occur."""
-        folded = self.folded
-        for literal in _literals(keywords):
-            if literal.longest in folded:
+        wanted = _wanted(keywords)
+        for literal in wanted.literals:
+            if literal.runs <= self._runs:
                 yield self._literal_spots(literal)
-        for pattern in _patterns(keywords):
+        for pattern in wanted.patterns:
             yield islice(find_all(pattern, self.raw), MAX_PATTERN_SPOTS)
 
     def _literal_spots(self, literal: _Literal) -> Iterator[Spot]:

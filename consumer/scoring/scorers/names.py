@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 
 from consumer.scoring.scorers.base import NotApplicable, Params, Result, Subject
-from consumer.scoring.scorers.grounding import DURATION, Words, own_text, share
-from consumer.scoring.text import Spot
+from consumer.scoring.scorers.grounding import DURATION, Words, share
+from consumer.scoring.text import LETTERS_AND_DIGITS, Spot, only, runs
 
 TERMS = ("sha256", "base64", "oauth2", "log4j", "utf-8", "sha-256", "node.js", "http2", "covid-19")
 
@@ -19,6 +20,11 @@ class EntityGrounding(Params):
 
 
 _TOKEN = re.compile("[A-Za-z0-9_/\u00c0-\u052f][A-Za-z0-9_\u00c0-\u052f.:/@-]*")
+# What the tokens of most texts are made of; the others' have accented letters.
+_IN_TOKENS = only(LETTERS_AND_DIGITS + ".:/@-")
+_ACCENTED = re.compile("[\u00c0-\u052f]")
+_REST = re.compile("[A-Za-z0-9_\u00c0-\u052f.:/@-]+")
+_TOKEN_CHARACTERS = LETTERS_AND_DIGITS + ".:/@-" + "".join(map(chr, range(0xC0, 0x530)))
 _QUOTED = re.compile(r"`([^`\n]+)`")
 _JOINED = re.compile(r"\w[-_./:@]\w")
 _EMAIL = re.compile(r"[^@/:]+@[^@/:]+\.[^@/:]+")
@@ -34,6 +40,8 @@ _EDGES = ".:-/@_"
 _MIN_NAME = 5
 _MAX_PARTS = 8
 _CHUNK = 1 << 20
+# To look for so few, one after the other, takes less time than to read all tokens.
+_FEW = 8
 
 
 def entity_grounding(subject: Subject, params: EntityGrounding) -> Result:
@@ -45,8 +53,11 @@ def entity_grounding(subject: Subject, params: EntityGrounding) -> Result:
     evidence has it, or the beginning or end of a longer name (a pod's of its replica set), without
     regard to case; host/path, image:tag and user@host also occur if each part does.
     """
-    text = own_text(subject)
-    names = _names(text, _tool_names(subject) | set(params.not_names))
+    text = subject.own_text
+    names = _names(text, set(params.not_names))
+    if names:
+        for known in names.keys() & _tool_names(subject):
+            del names[known]
     if not names:
         return NotApplicable("the analysis mentions no identifiers")
     parts = {name: _parts(name) for name in names}
@@ -74,9 +85,9 @@ def _names(text: str, known: set[str]) -> dict[str, Spot]:
         m.span() for span in _QUOTED.finditer(text) for m in _TOKEN.finditer(text, *span.span(1))
     }
     for match in _TOKEN.finditer(text):
-        if match[0].isalpha():  # a plain word, as most are
-            continue
         bare = match[0].strip(_EDGES)
+        if bare.isalpha():  # a plain word, as most are
+            continue
         in_code = match.span() in quoted and _JOINED.search(bare)
         if (in_code or _is_name(match[0], bare)) and bare.lower() not in known:
             names.setdefault(bare.lower(), match.span())
@@ -122,7 +133,7 @@ def _occurring(evidence: str, wanted: Iterable[str]) -> set[str]:
     while start < len(evidence) and missing:
         gap = _GAP.search(evidence, start + _CHUNK)
         end = gap.start() if gap else len(evidence)
-        tokens = {t.strip(_EDGES) for t in set(_TOKEN.findall(evidence[start:end].lower()))}
+        tokens = set(map(str.strip, _tokens(evidence[start:end].lower(), missing), repeat(_EDGES)))
         found |= missing & tokens
         for token in filter(_CUT.search, tokens):
             # Whatever begins or ends with a part of the token is split where the token is.
@@ -131,6 +142,23 @@ def _occurring(evidence: str, wanted: Iterable[str]) -> set[str]:
         missing -= found
         start = end
     return found
+
+
+def _tokens(text: str, wanted: set[str]) -> set[str]:
+    """The text's tokens, at least those that hold one of the names wanted."""
+    if len(wanted) <= _FEW:
+        return {token for name in wanted for token in _holding(text, name)}
+    accented = not text.isascii() and _ACCENTED.search(text)
+    return set(_TOKEN.findall(text) if accented else runs(text, _IN_TOKENS))
+
+
+def _holding(text: str, name: str) -> Iterator[str]:
+    end, at = 0, text.find(name)
+    while at >= 0 and (rest := _REST.match(text, at)):
+        start = end + len(text[end:at].rstrip(_TOKEN_CHARACTERS))
+        end = rest.end()
+        yield text[start:end]
+        at = text.find(name, end)
 
 
 def _forms(token: str) -> Iterator[str]:

@@ -12,8 +12,8 @@ from math import isfinite
 from pydantic import Field
 
 from consumer.scoring.scorers.base import NotApplicable, Params, Result, Subject
-from consumer.scoring.scorers.grounding import DURATION, Words, blank, own_text, share
-from consumer.scoring.text import Spot
+from consumer.scoring.scorers.grounding import DURATION, Words, share
+from consumer.scoring.text import Spot, blank
 
 # A number's readings (512Mi: 512 and 536870912), and whether it is a percentage.
 Claim = tuple[tuple[float, ...], bool]
@@ -91,7 +91,7 @@ def numeric_grounding(subject: Subject, params: NumericGrounding) -> Result:
     No claims: years, dates, times, list ordinals and section numbers, versions, addresses, hashes
     and other identifiers with digits, and the agent's own confidence.
     """
-    text = own_text(subject)
+    text = subject.own_text
     claims: dict[Claim, Spot] = {}
     for claim, spot in _claims(text, params):
         claims.setdefault(claim, spot)
