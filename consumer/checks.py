@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 
-import aiohttp
+import httpx
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
@@ -101,12 +101,11 @@ async def _kafka(settings: Settings) -> str:
 async def _history(settings: Settings) -> str:
     async with open_client(settings.history_url, timeout_s=LIMIT_S, headers={}) as client:
         try:
-            async with asyncio.timeout(LIMIT_S), client.request("GET", "/") as response:
-                pass
-        except (aiohttp.ClientError, TimeoutError) as error:
+            response = await client.get("/")
+        except httpx.HTTPError as error:
             url = settings.history_url
             raise NotReachable(f"History at {url}: {type(error).__name__}") from error
-    return f"{settings.history_url} answers ({response.status})"
+    return f"{settings.history_url} answers ({response.status_code})"
 
 
 async def _judge(member: Member) -> str:

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterable
 from functools import partial
 from uuid import UUID, uuid4
 
+import httpx
 import structlog
-from yarl import URL
 
 from consumer.config import Config, JudgeConfig
 from consumer.edges import judge as edge
@@ -60,13 +60,12 @@ async def open_judge(
     members: dict[Seat, Member] = {}
     async with contextlib.AsyncExitStack() as stack:
         for judge in config.judges:
-            client = await stack.enter_async_context(
-                open_client(
-                    judge.provider.base_url,
-                    timeout_s=judge.provider.timeout_s,
-                    headers=edge.headers(judge.provider.type, judge.api_key),
-                )
+            client = open_client(
+                judge.provider.base_url,
+                timeout_s=judge.provider.timeout_s,
+                headers=edge.headers(judge.provider.type, judge.api_key),
             )
+            await stack.enter_async_context(client)
             provider = partial(
                 edge.provider,
                 judge.provider.type,
@@ -132,7 +131,7 @@ def _unpriced(judge: JudgeConfig, known: Prices) -> Iterable[str]:
 async def warn_unreachable(config: Config) -> None:
     """One line for each judge at whose address nobody listens; the consumer waits for it."""
     for judge in config.judges:
-        url = URL(judge.provider.base_url)
+        url = httpx.URL(judge.provider.base_url)
         port = url.port or (443 if url.scheme == "https" else 80)
         try:
             async with asyncio.timeout(REACH_LIMIT_S):

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 # Libraries that say at INFO what our own lines say better.
-QUIET = ("aiokafka", "uvicorn.access", "asyncio")
+QUIET = ("aiokafka", "httpx", "uvicorn.access", "asyncio")
 # It warns of how it is set up, which is meant so.
 ONLY_ERRORS = ("consumer.faststream",)
 

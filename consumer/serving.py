@@ -173,9 +173,10 @@ async def open_history(
     settings: Settings, config: Config, stack: contextlib.AsyncExitStack
 ) -> TarsyPythonHistory:
     """The History Service, over a client of its own."""
-    client = await stack.enter_async_context(
-        open_client(settings.history_url, timeout_s=settings.history_timeout_seconds, headers={})
+    client = open_client(
+        settings.history_url, timeout_s=settings.history_timeout_seconds, headers={}
     )
+    await stack.enter_async_context(client)
     return TarsyPythonHistory(
         client=client,
         labels=config.labels,

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from consumer.edges.http import Client
+import httpx
+
 from consumer.errors import ConfigError
 from consumer.ports import ChatMessage, Completion, History, Provider
 from consumer.scoring.session import Session
@@ -91,15 +92,21 @@ class TracedProvider:
             return completion
 
 
-def traced_history(history: History, tracer: Tracer, client: Client) -> History:
+def traced_history(history: History, tracer: Tracer, client: httpx.AsyncClient) -> History:
     """The same, in spans where there are traces; the service is told whose child its own are."""
     if not tracer.on:
         return history
-    client.more_headers = tracer.headers
+
+    async def tell(request: httpx.Request) -> None:
+        request.headers.update(tracer.headers())
+
+    client.event_hooks = {"request": [tell]}
     return TracedHistory(history=history, tracer=tracer, server=_server(client))
 
 
-def traced_provider(provider: Provider, tracer: Tracer, client: Client, kind: str) -> Provider:
+def traced_provider(
+    provider: Provider, tracer: Tracer, client: httpx.AsyncClient, kind: str
+) -> Provider:
     """The same, in spans where there are traces. `kind`: the provider's type."""
     if not tracer.on:
         return provider
@@ -108,10 +115,10 @@ def traced_provider(provider: Provider, tracer: Tracer, client: Client, kind: st
     return TracedProvider(provider=provider, tracer=tracer, about=about)
 
 
-def _server(client: Client) -> dict[str, str | int]:
+def _server(client: httpx.AsyncClient) -> dict[str, str | int]:
     url = client.base_url
     port = url.port or (443 if url.scheme == "https" else 80)
-    return {"server.address": url.host or "", "server.port": port}
+    return {"server.address": url.host, "server.port": port}
 
 
 def _of(completion: Completion) -> Attributes:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from ssl import SSLContext
 from time import monotonic
 from typing import Any, Literal
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import quote_plus
 
-import aiohttp
+import httpx
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.errors import (
@@ -31,9 +29,8 @@ from faststream.security import (
     SASLScram256,
     SASLScram512,
 )
-from yarl import URL
 
-from consumer.edges.http import body_of, open_client
+from consumer.edges.http import open_client
 from consumer.edges.tls import distrust
 from consumer.errors import ConfigError, NotReachable
 
@@ -149,10 +146,9 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # aiokafk
 
     def __init__(self, *, url: str, client_id: str, client_secret: str, scope: str = "") -> None:
         self._url = url
-        self._where = URL(url).host  # for messages: a URL may hold more than they should
+        self._where = httpx.URL(url).host  # for messages: a URL may hold more than they should
         # RFC 6749, 2.3.1: encoded like a form's fields, before they go into the header.
-        credentials = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
-        self._auth = f"Basic {b64encode(credentials.encode()).decode()}"
+        self._auth = httpx.BasicAuth(quote_plus(client_id), quote_plus(client_secret))
         self._form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
         self._token = ""
         self._fresh_until = 0.0
@@ -175,23 +171,23 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # aiokafk
         try:
             async with asyncio.timeout(TOKEN_LIMIT_S):
                 status, body = await self._post()
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except (httpx.HTTPError, TimeoutError) as error:
             raise KafkaConnectionError(
                 f"the token server at {self._where} does not answer: {type(error).__name__}"
             ) from error
-        return _token_in(body) if status == HTTPStatus.OK else self._refused(status, body)
+        return _token_in(body) if status == httpx.codes.OK else self._refused(status, body)
 
     async def _post(self) -> tuple[int, bytes]:
-        headers = {"authorization": self._auth, "content-type": "application/x-www-form-urlencoded"}
-        form = urlencode(self._form).encode()
         async with (
-            open_client(self._url, timeout_s=TOKEN_LIMIT_S, headers=headers) as client,
-            client.request("POST", "", content=form) as response,
+            open_client("", timeout_s=TOKEN_LIMIT_S, headers={}) as client,
+            client.stream("POST", self._url, data=self._form, auth=self._auth) as response,
         ):
-            body = await body_of(response, MAX_TOKEN_BYTES)
-        if body is None:
-            raise KafkaConnectionError("the token server's answer is too long for a token")
-        return response.status, body
+            body = bytearray()
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > MAX_TOKEN_BYTES:
+                    raise KafkaConnectionError("the token server's answer is too long for a token")
+            return response.status_code, bytes(body)
 
     def _refused(self, status: int, body: bytes) -> tuple[str, float]:
         code = _object_in(body).get("error")

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any, Protocol, get_args
 
+import httpx
 import pytest
 import pytest_asyncio
 import structlog
@@ -125,8 +126,8 @@ async def provider_at(
     key: str = KEY,
     timeout_s: float = 10,
 ) -> AsyncIterator[Provider]:
-    opening = open_client(url + "/v1", timeout_s=timeout_s, headers=headers(kind, key))
-    async with opening as client:
+    client = open_client(url + "/v1", timeout_s=timeout_s, headers=headers(kind, key))
+    async with client:
         yield provider(
             kind, client=client, name="main", model=model, max_output_tokens=256, dialect=dialect
         )
@@ -582,7 +583,8 @@ async def test_nobody_accepts_a_connection() -> None:
             one.setblocking(False)
             one.connect_ex(deaf.getsockname())
         url = f"http://{HOST}:{deaf.getsockname()[1]}"
-        async with open_client(url, timeout_s=10, headers={}, connect_s=TIMEOUT_S) as client:
+        async with open_client(url, timeout_s=10, headers={}) as client:
+            client.timeout = httpx.Timeout(10, connect=TIMEOUT_S)
             asking = provider(
                 "openai", client=client, name="main", model="m", max_output_tokens=256
             )

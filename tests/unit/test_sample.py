@@ -6,10 +6,10 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 import structlog
 
-from consumer.edges.http import open_client
 from consumer.edges.judge.openai import OpenAIProvider
 from consumer.errors import (
     ContextOverflow,
@@ -27,7 +27,6 @@ from consumer.scoring.judgement import Sample
 from consumer.scoring.prompt import correction
 from consumer.scoring.session import Session
 from consumer.scoring.verdict import output_schema
-from tests.support.judge_servers import judge_servers, reply
 from tests.unit.builders import (
     TEMPLATE,
     about,
@@ -333,19 +332,26 @@ async def test_the_key_is_neither_logged_nor_told(
     logged: list[Any], status: int, error: type[Exception]
 ) -> None:
     key = "sk-live-1234567890"
-    choice = {"message": {"content": "no verdict"}, "finish_reason": "stop"}
-    answer: dict[str, Any] = {"model": "m", "choices": [choice]}
-    if status != 200:
-        answer = {"error": {"message": f"wrong key {key}", "code": "invalid", "param": key}}
-    async with judge_servers() as servers:
-        server = servers.open(reply(status, answer))
-        headers = OpenAIProvider.headers(key)
-        async with open_client(server.url, timeout_s=10, headers=headers) as client:
-            provider = OpenAIProvider(client=client, name="main", model="m", max_output_tokens=256)
-            judge = Member(line=line(), provider=provider, context_window=128_000)
-            with pytest.raises(error) as raised:
-                await sample(asking(), judge)
-    assert {asked.headers["authorization"] for asked in server.asked} == {f"Bearer {key}"}
+    sent: list[str] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers["authorization"])
+        if status != 200:
+            told = {"error": {"message": f"wrong key {key}", "code": "invalid", "param": key}}
+            return httpx.Response(status, json=told)
+        choice = {"message": {"content": "no verdict"}, "finish_reason": "stop"}
+        return httpx.Response(200, json={"model": "m", "choices": [choice]})
+
+    async with httpx.AsyncClient(
+        transport=httpx.MockTransport(respond),
+        base_url="https://llm.example/v1/",
+        headers=OpenAIProvider.headers(key),
+    ) as client:
+        provider = OpenAIProvider(client=client, name="main", model="m", max_output_tokens=256)
+        with pytest.raises(error) as raised:
+            await sample(asking(), Member(line=line(), provider=provider, context_window=128_000))
+    assert sent
+    assert set(sent) == {f"Bearer {key}"}
     assert logged
     assert key not in json.dumps(logged)
     assert key not in str(raised.value)

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from http import HTTPStatus
 from urllib.parse import quote, urlencode
 
-import aiohttp
+import httpx
 
 from consumer import metrics
 from consumer.batches import Listed
@@ -21,7 +20,7 @@ from consumer.edges.history.tarsy_python_shape import (
     parse,
     session,
 )
-from consumer.edges.http import Client, body_of, retry_after_s
+from consumer.edges.http import retry_after_s
 from consumer.errors import (
     HistoryInvalid,
     HistoryUnavailable,
@@ -45,7 +44,7 @@ class TarsyPythonHistory:
     take `timeout_s` and answer `max_bytes`.
     """
 
-    client: Client
+    client: httpx.AsyncClient
     labels: Mapping[str, str]
     max_bytes: int
     timeout_s: float
@@ -86,30 +85,39 @@ class TarsyPythonHistory:
     async def _get(self, path: str, missing: str) -> bytes:
         with metrics.history_call():
             try:
+                # httpx's own limits are for each read: a server that drips would pass them.
                 async with (
                     asyncio.timeout(self.timeout_s),
-                    self.client.request("GET", path) as response,
+                    self.client.stream("GET", path) as response,
                 ):
                     _require_ok(response, missing)
-                    body = await body_of(response, self.max_bytes)
-            except (aiohttp.ClientError, TimeoutError) as error:
+                    return await self._body(response)
+            except (httpx.HTTPError, TimeoutError) as error:
                 raise HistoryUnavailable(
                     f"the History Service does not answer: {type(error).__name__}"
                 ) from error
-        if body is None:
-            raise HistoryInvalid(f"the session is larger than {self.max_bytes} bytes")
-        return body
+
+    async def _body(self, response: httpx.Response) -> bytes:
+        """The whole body; a huge one is refused before it fills the memory."""
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in response.aiter_bytes():
+            size += len(chunk)
+            if size > self.max_bytes:
+                raise HistoryInvalid(f"the session is larger than {self.max_bytes} bytes")
+            chunks.append(chunk)
+        return b"".join(chunks)
 
 
 def _microseconds(time: datetime) -> int:
     return (time - EPOCH) // timedelta(microseconds=1)
 
 
-def _require_ok(response: aiohttp.ClientResponse, missing: str) -> None:
-    code = response.status
-    if code == HTTPStatus.OK:
+def _require_ok(response: httpx.Response, missing: str) -> None:
+    code = response.status_code
+    if code == httpx.codes.OK:
         return
-    if code == HTTPStatus.NOT_FOUND:
+    if code == httpx.codes.NOT_FOUND:
         raise SessionNotFound(missing)
     if code >= 500 or code in {401, 403, 408, 425, 429}:
         raise HistoryUnavailable(

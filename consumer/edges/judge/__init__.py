@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from consumer.edges.http import Client
+import httpx
+
 from consumer.edges.judge.anthropic import AnthropicProvider
 from consumer.edges.judge.base import Dialect, HttpProvider
 from consumer.edges.judge.gemini import GeminiProvider
@@ -34,7 +35,7 @@ def headers(kind: ProviderType, api_key: str) -> dict[str, str]:
 def provider(
     kind: ProviderType,
     *,
-    client: Client,
+    client: httpx.AsyncClient,
     name: str,
     model: str,
     max_output_tokens: int,
