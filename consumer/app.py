@@ -38,7 +38,7 @@ from consumer.outgoing import Addresses
 from consumer.pipeline import Patience, Pipeline, criteria_of
 from consumer.profiles import ProfileBook
 from consumer.relay import Relay
-from consumer.serving import Loop, Served, Serving, close_pool, open_history
+from consumer.serving import Loop, Served, Serving, close_pool, load_api, open_history
 from consumer.settings import Settings
 from consumer.traced import open_tracer, traced_history
 from consumer.tracing import Tracer
@@ -105,6 +105,8 @@ async def run(settings: Settings, config: Config, roles: frozenset[Role]) -> Non
         tracer = await stack.enter_async_context(open_tracer(wanted=settings.tracing_enabled))
         front = Front(probes(health), serves_api=Role.API in roles)
         await stack.enter_async_context(_http_server(settings, front, lifecycle))
+        if Role.API in roles:
+            stack.callback(asyncio.create_task(asyncio.to_thread(load_api)).cancel)
         known = prices(config)
         refuse_unpriced(config, known)
         stack.callback(asyncio.create_task(warn_unreachable(config)).cancel)
@@ -255,6 +257,7 @@ class _Parts:
     tracer: Tracer
     request_accepted: Signal = field(default_factory=Signal)
     event_stored: Signal = field(default_factory=Signal)
+    look_again: Signal = field(default_factory=Signal)
     forget_at: float = 0.0
 
     async def run(self, roles: frozenset[Role], front: Front) -> None:
@@ -277,6 +280,7 @@ class _Parts:
         log.info("stopping", reason=str(self.lifecycle.failure or "signal"))
         self.health.not_ready("process", "stopping")
         self.request_accepted.set()
+        self.look_again.set()
         await asyncio.gather(*running)
         relay_stop.set()
         self.event_stored.set()
@@ -308,6 +312,7 @@ class _Parts:
             ),
             store=self.opened.store,
             stored=self._wake_both,
+            joined=self.look_again.set,
             heartbeat=self._heartbeat("intake", 2 * settings.kafka_stale_after_seconds),
             fail=self.lifecycle.fail,
             tracer=self.tracer,
@@ -399,9 +404,7 @@ class _Parts:
                 heartbeat.tick()
                 if dead := self.health.dead:
                     raise LoopDied(f"silent for too long: {', '.join(b.name for b in dead)}")
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(FIGURES_EVERY_S):
-                        await stop.wait()
+                await self.look_again.wait(FIGURES_EVERY_S)
 
         return run
 

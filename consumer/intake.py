@@ -119,6 +119,7 @@ class Intake:
         *,
         store: Store,
         stored: Callable[[], None],
+        joined: Callable[[], None],
         heartbeat: Heartbeat,
         fail: Callable[[BaseException], None],
         tracer: Tracer = OFF,
@@ -127,6 +128,7 @@ class Intake:
         self._tracer = tracer
         self._store = store
         self._stored = stored
+        self._tell_joined = joined
         self._heartbeat = heartbeat
         self._fail = fail
         self._invalid = InvalidShare(settings.invalid_share)
@@ -284,6 +286,7 @@ class Intake:
         self._joined = True
         self._moved()
         self._apply_pause()
+        self._tell_joined()
 
     def _apply_pause(self) -> None:
         consumer = self._consumer

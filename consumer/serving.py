@@ -59,6 +59,11 @@ class KafkaAsking:
         )
 
 
+def load_api() -> None:
+    """Imports what most of the API's start goes into, for a thread while servers are waited for."""
+    import consumer.api.app  # noqa: PLC0415, F401
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
     """What the API is made of in this process."""

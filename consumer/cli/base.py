@@ -51,10 +51,18 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
 _NEW_OBJECTS = 10_000
 
 
+def rest_the_collector() -> None:
+    """Until what stays is loaded: the collector would look through all of it, time and again."""
+    import gc
+
+    gc.disable()
+
+
 def spare_the_collector() -> None:
     """What is loaded by now stays, and need not be looked through again and again."""
     import gc
 
+    gc.enable()
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS, 20, 20)
 

@@ -13,6 +13,7 @@ from consumer.cli.base import (
     app,
     config_now,
     fail,
+    rest_the_collector,
     settings_now,
     spare_the_collector,
     tell,
@@ -58,6 +59,7 @@ def run(
 
     Example: `score-consumer run --roles worker,api`
     """
+    rest_the_collector()
     from consumer import app as application
     from consumer import logs
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from compileall import compile_dir
+from pathlib import Path
 from time import monotonic
 from uuid import uuid4
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
+from consumer import __file__ as package
 from tests.bench.figures import Figure, percentile
 from tests.bench.stand_in import Plan
 from tests.bench.world import World, rss_mib
@@ -65,6 +68,7 @@ async def _taken_ms(stage: Stage, count: int) -> list[float]:
 
 async def start(world: World) -> list[Figure]:
     """How soon it tells its help, how soon it is ready, and what it holds when it has no work."""
+    compile_dir(Path(package).parent, quiet=1)  # as whoever installs it has it
     helps, readies, rests = [], [], []
     for _ in range(world.rounds):
         helps.append(await _help_s())

@@ -87,6 +87,7 @@ async def taking_in(store: Store, chosen: IntakeSettings, **options: Any) -> Asy
         chosen,
         store=store,
         stored=lambda: stored.append(None),
+        joined=lambda: None,
         heartbeat=heartbeat,
         fail=failures.append,
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiokafka import ConsumerRecord
+from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from prometheus_client import REGISTRY
@@ -199,6 +199,29 @@ async def test_an_idempotent_producer_sends_the_same(
     assert sorted(numbers(records)) == list(range(300))
     assert_in_order(records)
     assert await left(database) == 0
+
+
+async def test_a_partition_that_hangs_holds_up_no_other(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.accept([], some_events(topics, 40))
+    send = AIOKafkaProducer.send_batch
+
+    async def hanging(self: Any, batch: Any, topic: str, *, partition: int) -> Any:
+        if partition == 0:
+            await asyncio.Future()
+        return await send(self, batch, topic, partition=partition)
+
+    monkeypatch.setattr(AIOKafkaProducer, "send_batch", hanging)
+    async with relaying(store, kafka.bootstrap, send_timeout_s=1.0) as relay:
+        sent = await relay.send_page()
+        assert 0 < sent < 40
+        assert await left(database) == 40 - sent
+        monkeypatch.undo()
+        assert await relay.send_page() == 40 - sent
+
+    records = await published(kafka.bootstrap, topics.completed)
+    assert sorted(numbers(records)) == list(range(40))
 
 
 async def test_what_kafka_refuses_stays_and_holds_nothing_else_up(

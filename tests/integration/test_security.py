@@ -215,6 +215,7 @@ async def taking_in(
         ),
         store=store,
         stored=lambda: None,
+        joined=lambda: None,
         heartbeat=Heartbeat("intake", limit_s=60),
         fail=lambda error: None,
     )
