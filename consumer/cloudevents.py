@@ -202,7 +202,7 @@ def _derived_id(attributes: Mapping[str, str], record: Record) -> UUID:
 def trace_context(values: Mapping[str, Any]) -> dict[str, str]:
     """The trace context, where it is one: it goes into every event that answers the request."""
     parent, state = values.get("traceparent", ""), values.get("tracestate", "")
-    if not _TRACEPARENT.fullmatch(parent):
+    if not parent or not _TRACEPARENT.fullmatch(parent):
         return {}
     return {
         "traceparent": parent,

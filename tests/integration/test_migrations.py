@@ -31,6 +31,9 @@ UNION ALL
 SELECT p.proname FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace
 UNION ALL
 SELECT t.tgname FROM pg_trigger t WHERE NOT t.tgisinternal
+UNION ALL
+SELECT concat(c.conname, ' ', pg_get_constraintdef(c.oid)) FROM pg_constraint c
+WHERE c.connamespace = 'public'::regnamespace AND c.conname NOT LIKE 'schema_migrations%'
 ORDER BY 1
 """
 
