@@ -48,7 +48,7 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
 
 # A session becomes thousands of objects, few of them in cycles: by default the collector would look
 # for those dozens of times for each session.
-_NEW_OBJECTS = 10_000
+_NEW_OBJECTS = 50_000
 
 
 def rest_the_collector() -> None:
