@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+import structlog
+
 from consumer import metrics
-from consumer.errors import JudgeNotConfigured, JudgeUnavailable
+from consumer.errors import BudgetExhausted, JudgeNotConfigured, JudgeUnavailable
 from consumer.judge.line import Line
 from consumer.judge.sample import TEMPERATURE, Asking, Member, beside, sample
 from consumer.limits.breaker import State
@@ -16,12 +18,14 @@ from consumer.ports import Errand, Prices
 from consumer.scoring import injection
 from consumer.scoring.criteria import JudgeSettings
 from consumer.scoring.inputs import Inputs, inputs_of
-from consumer.scoring.judgement import Judgement, Sample
+from consumer.scoring.judgement import Judgement, Sample, total_cost_usd
 from consumer.scoring.profile import Profile, Seat
 from consumer.scoring.prompt import render
 from consumer.scoring.scorers.base import Subject
 from consumer.scoring.transcript import transcript
 from consumer.scoring.verdict import Verdict
+
+log = structlog.get_logger()
 
 _STATES = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2}
 
@@ -99,7 +103,7 @@ class Judge:
         """The judgement, and what its prompts were rendered from.
 
         Raises what `sample` raises, JudgeNotConfigured, and JudgeUnavailable where the errand's
-        time is over.
+        time is over. A BudgetExhausted tells which samples were paid for before it.
         """
         members = self._members(profile)
         inputs = inputs_of(subject.session)
@@ -116,6 +120,10 @@ class Judge:
                 judgement = await _judgement(asking, members, total_of, self._keep(errand))
         except TimeoutError as error:
             raise JudgeUnavailable(f"no verdict within {errand.left_s or 0:.0f} s") from error
+        except BudgetExhausted as error:
+            raise _told_what_was_paid(
+                error, tuple(self._kept[errand.request_id].values())
+            ) from error
         self._kept.pop(errand.request_id, None)
         flags = await beside(inputs, injection.flags, subject.session)
         return replace(judgement, flags=flags), inputs
@@ -197,6 +205,22 @@ async def _kept_sample(asking: Asking, n: int, seat: Member, kept: _Kept) -> Sam
     if n not in kept:
         kept[n] = await sample(asking, seat)
     return kept[n]
+
+
+def _told_what_was_paid(error: BudgetExhausted, paid: Sequence[Sample]) -> BudgetExhausted:
+    """The error with what the samples before it took, if there are any: no score tells of them."""
+    if not paid:
+        return error
+    usd = total_cost_usd(paid)
+    use = {
+        "samples": len(paid),
+        "input_tokens": sum(sample.input_tokens for sample in paid),
+        "output_tokens": sum(sample.output_tokens for sample in paid),
+        "cost_usd": None if usd is None else round(usd, 6),
+    }
+    log.warning("paid_samples_unused", **use)
+    told = ", ".join(f"{name} {value}" for name, value in use.items())
+    return BudgetExhausted(f"{error}; paid for before and not used: {told}")
 
 
 def _observe(line: Line) -> None:

@@ -521,6 +521,17 @@ def test_text_of_any_kind_is_cut_between_characters(text: str) -> None:
     assert set(texts(told)) <= allowed | {"\n"}
 
 
+def test_what_stands_before_base64_is_shown_whole_where_there_is_room() -> None:
+    blob = encoded(3000)
+    run = turns(tool_call(result=f"first words\n{blob}\n{NOISE}"))
+    told = shown(short_by(run, 7000))[EDGE_STEPS]["result"]
+    before, base64_marker, after, *_ = told
+    assert before == "first words\n"
+    assert base64_marker["elided_base64_bytes"] == len(blob)
+    assert len(after) > 1000
+    assert f"\n{NOISE}".startswith(after)
+
+
 @given(st.text(st.sampled_from('a"\x00é日🚀\u200b\n')), st.integers(0, 60), st.booleans())
 def test_as_much_of_a_text_is_taken_as_there_is_room_for(text: str, room: int, back: bool) -> None:
     raw = text.encode()

@@ -250,6 +250,22 @@ async def test_what_a_member_says_for_good_is_told(error: Exception) -> None:
 
 
 @virtually
+async def test_what_was_paid_before_the_budget_ended_is_told() -> None:
+    one = FakeProvider([giving(10)])
+    other = FakeProvider([BudgetExhausted("no money")], name="other")
+    asked = judge(one, other)
+    with pytest.raises(BudgetExhausted) as raised:
+        await judged(asked, panel("main", "other"))
+    paid = giving(10)
+    assert str(raised.value) == (
+        "no money; paid for before and not used: samples 1, "
+        f"input_tokens {paid.input_tokens}, output_tokens {paid.output_tokens}, cost_usd 1.2"
+    )
+    with pytest.raises(BudgetExhausted, match=r"^no money$"):
+        await judged(judge(FakeProvider([BudgetExhausted("no money")])))
+
+
+@virtually
 async def test_who_takes_longer_than_the_errand_has_is_unavailable() -> None:
     slow = FakeProvider(takes_s=100)
     spend = FakeSpend()
