@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
+from pydantic_core import to_json
 
 from consumer.edges.tls import client_context, distrust
 from consumer.errors import ConfigError, NotReachable
@@ -95,8 +96,13 @@ def translated(where: str) -> Iterator[None]:
 
 async def _prepare(connection: asyncpg.Connection[Any]) -> None:
     await connection.set_type_codec(
-        "jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads
+        "jsonb", schema="pg_catalog", encoder=_as_json, decoder=json.loads
     )
+
+
+def _as_json(value: Any) -> str:
+    """Several times quicker than json.dumps."""
+    return to_json(value, inf_nan_mode="constants").decode()
 
 
 async def _prepare_pooled(connection: asyncpg.Connection[Any]) -> None:
