@@ -230,9 +230,40 @@ _ANYTHING = "|".join(chain.from_iterable(_ANY.values()))
 _ANY_ORDER = "|".join(chain.from_iterable(_ORDERS.values()))
 
 
+def _loose(pattern: str) -> str:
+    """The pattern for a text whose white space is not folded: it finds all that the pattern finds
+    in the folded text, and maybe more.
+    """
+    pattern = pattern.replace("(?m:^", "(?m:^ *").replace("|$)", "| *$)")
+    pattern = re.sub(r"\\s(\?)?", lambda found: r"\s*" if found[1] else r"\s+", pattern)
+    # All that may hold blanks may hold any number of them.
+    pattern = re.sub(r"(\[\^[^]]*\])\{(\d),\d+\}", _unlimited, pattern)
+    return re.sub(r"\[[^]]*\]| \*| \??", _any_blanks, pattern)
+
+
+def _unlimited(found: re.Match[str]) -> str:
+    return f"{found[1]}{'*' if found[2] == '0' else '+'}"
+
+
+def _any_blanks(found: re.Match[str]) -> str:
+    return {" ": " +", " ?": " *"}.get(found[0], found[0])
+
+
+_LOOSE_ANYTHING, _LOOSE_ORDER = _loose(_ANYTHING), _loose(_ANY_ORDER)
+
+
 def _suspicious(text: str) -> bool:
     """False only where no part of the text, alone, is suspicious."""
-    return _speaks(text) or _may_hide(text) or _speaks(_decoded(text))
+    return _may_speak(text) or _may_hide(text) or _speaks(_decoded(text))
+
+
+def _may_speak(text: str) -> bool:
+    """False only where `_speaks` is; most texts need not be folded to know that."""
+    text = _unescaped(text)
+    if not text.isascii():
+        return _speaks(text)
+    loose = find(_LOOSE_ANYTHING, text.translate(_ASCII_SPACES)) is not None
+    return loose or find(_LOOSE_ORDER, _ascii_words(text)) is not None
 
 
 def _speaks(text: str) -> bool:
@@ -278,7 +309,12 @@ def _words(plain: str) -> str:
     """The words, with single blanks between them."""
     if not plain.isascii():
         return _SEPARATORS.sub(" ", plain)
-    return _single(" ", _EDGES_OF_NAMES.sub(" ", plain.translate(_ASCII_SEPARATORS))).strip()
+    return _single(" ", _ascii_words(plain)).strip()
+
+
+def _ascii_words(text: str) -> str:
+    """The words, with any number of blanks between them."""
+    return _EDGES_OF_NAMES.sub(" ", text.translate(_ASCII_SEPARATORS))
 
 
 def _single(character: str, text: str) -> str:
@@ -308,14 +344,21 @@ _ODD = "[" + "".join(rf"\x{{{a:x}}}-\x{{{b:x}}}" for a, b in _VARIANTS) + INVISI
 _UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
+def _unescaped(text: str) -> str:
+    """The text without escapes: tool results are often JSON in a string, whose escapes a judge
+    reads as easily as the text.
+    """
+    if "\\" not in text:
+        return text
+    text = _UNICODE_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+    for line_break in (r"\n", r"\r", r"\t"):
+        text = text.replace(line_break, "\n")
+    return text.replace("\\", "")
+
+
 def _plain(text: str) -> str:
     """The text's lines, without escapes, invisible characters and typographic variants."""
-    # Tool results are often JSON in a string, whose escapes a judge reads as easily as the text.
-    if "\\" in text:
-        text = _UNICODE_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
-        for line_break in (r"\n", r"\r", r"\t"):
-            text = text.replace(line_break, "\n")
-        text = text.replace("\\", "")
+    text = _unescaped(text)
     if text.isascii():
         return _folded_ascii(storable(text))
     if find(_ODD, text):
