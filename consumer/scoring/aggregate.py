@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from consumer.scoring.gates import GateResult, check_gates
 from consumer.scoring.patterns import find
@@ -70,10 +70,10 @@ class JudgeView:
     confidence: float = 0.6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CriterionScore:
+class CriterionScore(NamedTuple):
     """One line of the breakdown: a score on the profile's scale, or why there is none.
 
+    A tuple, as there are many, and a frozen dataclass takes several times as long to make.
     `x` is the unrounded share (0-1) behind the score; `places` show what cost points.
     """
 

@@ -192,7 +192,8 @@ def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def _wasted(session: Session, calls: Sequence[ToolCall], price: Price) -> Iterator[WastedCall]:
-    unreferenced = _unreferenced(session)
+    asked = [_json(call.arguments) for call in calls]
+    unreferenced = _unreferenced(session, asked)
     last_success = {call.name: n for n, call in enumerate(calls) if not call.failure}
     for n, call in enumerate(calls):
         reason: WasteReason
@@ -204,7 +205,7 @@ def _wasted(session: Session, calls: Sequence[ToolCall], price: Price) -> Iterat
             reason = "unreferenced"
         else:
             continue
-        read, written = _tokens(call.result), _tokens(_json(call.arguments))
+        read, written = _tokens(call.result), _tokens(asked[n])
         yield WastedCall(
             call_id=call.id,
             tool=call.name,
@@ -222,13 +223,14 @@ def _tokens(text: str) -> int:
     return -(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN)
 
 
-def _unreferenced(session: Session) -> set[str]:
-    """Ids of calls of whose result nothing distinctive is taken up later.
+def _unreferenced(session: Session, asked: Sequence[str]) -> set[str]:
+    """Ids of calls of whose result nothing distinctive is taken up later; `asked` with these texts.
 
     A result that holds nothing distinctive ("OK") can't be said to be unused, and is left out.
     """
     later = words(session.final_analysis)
     unread: list[str] = []
+    asked = list(asked)
     unused: set[str] = set()
     first = next((n for n, s in enumerate(session.steps) if isinstance(s, ToolCall)), None)
     # What was said before the first call, often most of a session, was not said of its result.
@@ -236,7 +238,7 @@ def _unreferenced(session: Session) -> set[str]:
         if isinstance(step, Message):
             unread.append(_text(step))
             continue
-        arguments = _json(step.arguments)
+        arguments = asked.pop()
         own = set() if step.failure else distinctive(words(step.result) - words(arguments))
         if own and later.isdisjoint(own):
             # Only now: the analysis alone takes up much.

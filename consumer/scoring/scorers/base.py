@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -45,8 +45,7 @@ class Place:
     excerpt: str
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(NamedTuple):
     """A score of 0-1, and up to five places that show why it is not 1.
 
     Exact where a formula allows it: 1 - 9/10 is 0.09999999999999998 in binary floating point.
@@ -56,8 +55,7 @@ class Measured:
     places: tuple[Place, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NotApplicable:
+class NotApplicable(NamedTuple):
     """Why a scorer has nothing to measure in this session."""
 
     reason: str

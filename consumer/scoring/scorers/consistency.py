@@ -124,12 +124,24 @@ class InternalConsistency(Params):
 
 
 class _Analysis:
-    """The analysis, and the places all checks need, each found once."""
+    """The analysis, and the places all checks need, each found once, where one asks for it."""
 
     def __init__(self, text: Text, params: InternalConsistency) -> None:
         self.text = text
-        self._ends = [match.end() for match in _SENTENCE_END.finditer(text.raw)]
-        self._negations = [end for _, end in text.all(params.negations)]
+        self._params = params
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return [match.end() for match in _SENTENCE_END.finditer(self.text.raw)]
+
+    @cached_property
+    def _negations(self) -> list[int]:
+        return [end for _, end in self.text.all(self._params.negations)]
+
+    @cached_property
+    def other_times(self) -> set[int]:
+        """The sentences of what is not now."""
+        return {self.sentence(start) for start, _ in self.text.all(self._params.not_now)}
 
     def sentence(self, at: int) -> int:
         """The number of the sentence at this character."""
@@ -195,9 +207,8 @@ def _confidence(analysis: _Analysis, params: InternalConsistency) -> Check:
 
 
 def _states(analysis: _Analysis, params: InternalConsistency) -> Check:
-    other_times = {analysis.sentence(start) for start, _ in analysis.text.all(params.not_now)}
     gone, running = (
-        dict(_subjects(analysis, analysis.stated(keywords), other_times))
+        dict(_subjects(analysis, analysis.stated(keywords)))
         for keywords in (params.gone, params.running)
     )
     if not (gone or running):
@@ -206,11 +217,10 @@ def _states(analysis: _Analysis, params: InternalConsistency) -> Check:
     return [spot for name in both[:MAX_PLACES] for spot in (gone[name], running[name])]
 
 
-def _subjects(
-    analysis: _Analysis, spots: Sequence[Spot], other_times: set[int]
-) -> Iterator[tuple[str, Spot]]:
+def _subjects(analysis: _Analysis, spots: Sequence[Spot]) -> Iterator[tuple[str, Spot]]:
     for spot in spots:
-        if analysis.sentence(spot[0]) not in other_times and (name := analysis.subject(spot)):
+        now = analysis.sentence(spot[0]) not in analysis.other_times
+        if now and (name := analysis.subject(spot)):
             yield name, spot
 
 
@@ -243,6 +253,8 @@ def _labelled(
     analysis: _Analysis, labels: Keywords, not_after: Keywords, said: Sequence[Said]
 ) -> list[Said]:
     """For each label the word after it, within reach, or the one directly before it."""
+    if not said:
+        return []
     others = [end for _, end in analysis.text.all(not_after)]
     starts = [start for (start, _), _ in said]
     spots = (spot for spot in analysis.text.all(labels) if not _follows(others, spot[0]))

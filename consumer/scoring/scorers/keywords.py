@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, islice
@@ -39,18 +39,13 @@ def folded(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Literal:
-    """A keyword's text over any white space. Its runs tell quickly where it is not."""
-
-    pattern: re.Pattern[str]
-    runs: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Keywords as they are looked for."""
+    """Keywords as they are looked for: words over any white space, and patterns.
 
-    literals: tuple[_Literal, ...]
+    A run of a keyword's tells quickly where it is not. One without has the empty run: every text's.
+    """
+
+    by_run: Mapping[str, Sequence[re.Pattern[str]]]
     patterns: tuple[str, ...]
 
 
@@ -60,15 +55,12 @@ def _wanted(keywords: tuple[str, ...]) -> _Wanted:
     patterns = [keyword for keyword in keywords if keyword.startswith(PATTERN_PREFIX)]
     plain = [keyword for keyword in keywords if not keyword.startswith(PATTERN_PREFIX)]
     forms = (unicodedata.normalize(form, keyword) for keyword in plain for form in ("NFC", "NFD"))
-    return _Wanted(
-        literals=tuple(_literal(folded(form)) for form in dict.fromkeys(forms)),
-        patterns=tuple(pattern.removeprefix(PATTERN_PREFIX) for pattern in patterns),
-    )
-
-
-def _literal(text: str) -> _Literal:
-    pattern = re.compile(r"\s+".join(map(re.escape, text.split())))
-    return _Literal(pattern, frozenset(runs(text, _IN_RUNS)))
+    by_run: dict[str, list[re.Pattern[str]]] = {}
+    for text in map(folded, dict.fromkeys(forms)):
+        longest = max(runs(text, _IN_RUNS), key=len, default="")
+        pattern = re.compile(r"\s+".join(map(re.escape, text.split())))
+        by_run.setdefault(longest, []).append(pattern)
+    return _Wanted(by_run, tuple(pattern.removeprefix(PATTERN_PREFIX) for pattern in patterns))
 
 
 def _usable(keyword: str) -> str:
@@ -107,7 +99,7 @@ class Text:
 
     @cached_property
     def _runs(self) -> frozenset[str]:
-        return frozenset(runs(self.folded, _IN_RUNS))
+        return frozenset(["", *runs(self.folded, _IN_RUNS)])
 
     def spots(self, keyword: str) -> Iterator[Spot]:
         """Where the keyword occurs, without overlaps; not sorted if it has two Unicode forms."""
@@ -127,15 +119,15 @@ class Text:
 
     def _each(self, keywords: tuple[str, ...]) -> Iterator[Iterator[Spot]]:
         """The spots of each keyword that may occur."""
-        wanted = _wanted(keywords)
-        for literal in wanted.literals:
-            if literal.runs <= self._runs:
-                yield self._literal_spots(literal)
+        wanted, runs = _wanted(keywords), self._runs
+        for run, literals in wanted.by_run.items():
+            if run in runs:
+                yield from map(self._literal_spots, literals)
         for pattern in wanted.patterns:
             yield islice(find_all(pattern, self.raw), MAX_PATTERN_SPOTS)
 
-    def _literal_spots(self, literal: _Literal) -> Iterator[Spot]:
-        spots = (match.span() for match in literal.pattern.finditer(self.folded))
+    def _literal_spots(self, literal: re.Pattern[str]) -> Iterator[Spot]:
+        spots = (match.span() for match in literal.finditer(self.folded))
         return (spot for spot in spots if self._whole(*spot))
 
     def _whole(self, start: int, end: int) -> bool:

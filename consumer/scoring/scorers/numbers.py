@@ -48,6 +48,7 @@ _RUN = re.compile(
     "(?:[ \u00a0\u202f]?(%|\uff05|\u066a|per ?cent|pct"
     "|(?:[kKMGT]i?B?|thousand|million|billion)(?![\\dA-Za-z])))?"
 )
+_ASCII_RUN = re.compile(_RUN.pattern, re.ASCII)  # finds the same in ASCII, sooner
 _PIECE = re.compile(
     "(\\d[\\d.,_ '\u2019\u00a0\u2009\u202f\u066b\u066c]*?)([eE][+-]?\\d{1,3})?([A-Za-z]{0,4})"
 )
@@ -127,7 +128,7 @@ def _compare(evidence: str, plain: _Wanted, percents: _Wanted, params: NumericGr
     """Cover what the evidence's numbers are near to; many of them occur again and again."""
     runs = {
         (match[0], match[1] or "", evidence[match.start() - 1 : match.start()] in _MINUS)
-        for match in _RUN.finditer(evidence)
+        for match in _runs(evidence)
     }
     for run in runs:
         for value, is_fraction in _evidence_values(*run):
@@ -136,6 +137,10 @@ def _compare(evidence: str, plain: _Wanted, percents: _Wanted, params: NumericGr
                 percents.cover(value, params.percentage_points)
             if percents.values and is_fraction:
                 percents.cover(100 * value, params.percentage_points)
+
+
+def _runs(text: str) -> Iterator[re.Match[str]]:
+    return (_ASCII_RUN if text.isascii() else _RUN).finditer(text)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -167,7 +172,7 @@ def _evidence_values(run: str, tail: str, negative: bool) -> tuple[tuple[float, 
 
 def _claims(text: str, params: NumericGrounding) -> Iterator[tuple[Claim, Spot]]:
     text = blank(_ORDINAL, text)
-    for match in _RUN.finditer(text):
+    for match in _runs(text):
         start, tail = match.start(), match[1] or ""
         run = match[0].removesuffix(tail).rstrip(_TRAILING)
         before = text[max(0, start - _WINDOW) : start]

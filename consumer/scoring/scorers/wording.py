@@ -254,7 +254,7 @@ def conciseness(subject: Subject, params: Conciseness) -> Result:
 
 
 def _conciseness(prose: str, params: Conciseness) -> Result:
-    words = [bare(word) for word in spaced(prose)]
+    words = [word if word.isalnum() else bare(word) for word in spaced(prose)]
     stopwords = set(map(folded, params.stopwords))
     content = Counter(w for w in words if len(w) >= params.min_characters and w not in stopwords)
     unspaced = Counter(pieces(prose, params.characters_per_word))
