@@ -6,9 +6,9 @@ Linear in the number of calls and in the size of their texts.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, filterfalse, pairwise, repeat
+from itertools import pairwise, repeat
 from typing import Any, Literal
 
 from consumer.scoring.rounding import rounded
@@ -239,12 +239,12 @@ def _unreferenced(session: Session, asked: Sequence[str]) -> set[str]:
             unread.append(_text(step))
             continue
         arguments = asked.pop()
-        own = set() if step.failure else distinctive(words(step.result) - words(arguments))
-        if own and later.isdisjoint(own):
+        own = set() if step.failure else words(step.result) - words(arguments)
+        if own and not any(map(is_distinctive, later & own)):
             # Only now: the analysis alone takes up much.
             later |= words("\n".join(unread))
             unread.clear()
-            if later.isdisjoint(own):
+            if not any(map(is_distinctive, later & own)) and any(map(is_distinctive, own)):
                 unused.add(step.id)
         unread.append(arguments)
     return unused
@@ -259,15 +259,12 @@ def words(text: str) -> set[str]:
     return set(map(str.strip, set(runs(text, _IN_WORDS)), repeat(".-")))
 
 
-def distinctive(words: set[str]) -> set[str]:
-    """Those of four characters or more that are numbers or identifiers: they have a digit, or hold
-    parts together with punctuation, or change case inside. Plain words do not.
+def is_distinctive(word: str) -> bool:
+    """Whether it is a number or an identifier, of four characters or more: it has a digit, or holds
+    parts together with punctuation, or changes case inside. Plain words do not.
     """
-    plain: Iterable[str] = filter(str.isalpha, words)
-    for case in (str.islower, str.isupper, str.istitle):
-        plain = filterfalse(case, plain)
-    found = chain(filterfalse(str.isalpha, words), plain)
-    return {word for word in found if len(word) >= _WORD_CHARACTERS}
+    plain = word.isalpha() and (word.islower() or word.isupper() or word.istitle())
+    return len(word) >= _WORD_CHARACTERS and not plain
 
 
 def _unused(available: Sequence[AvailableTool], calls: Sequence[ToolCall]) -> tuple[str, ...]:
