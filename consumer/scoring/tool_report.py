@@ -256,7 +256,7 @@ def _text(step: Message) -> str:
 
 def words(text: str) -> set[str]:
     """The text's words, as far as they may be identifiers."""
-    return set(map(str.strip, set(runs(text, _IN_WORDS)), repeat(".-")))
+    return set(map(str.strip, runs(text, _IN_WORDS), repeat(".-")))
 
 
 def is_distinctive(word: str) -> bool:
