@@ -17,7 +17,7 @@ import uvicorn
 from consumer import __version__, failpoints, metrics
 from consumer.api.health import Front, Health, probes
 from consumer.api.limits import BodyLimit
-from consumer.api.server import Server
+from consumer.api.server import Protocol, Server
 from consumer.brokers import kafka_security
 from consumer.config import Config
 from consumer.edges.kafka import Producer
@@ -132,6 +132,7 @@ async def _http_server(
             port=settings.http_port,
             log_config=None,
             access_log=False,
+            http=Protocol,
             lifespan="off",
             timeout_graceful_shutdown=HTTP_GRACE_S,
         )

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from consumer.api.server import MAX_HEAD_BYTES
 from tests.support.stage import Stage
 
 API = "/api/v1/scoring"
@@ -224,6 +225,12 @@ async def what_is_wrong(http: httpx.AsyncClient) -> None:
         assert head.startswith(f"HTTP/1.1 {status} "), (target, head)
         assert "application/problem+json" in head
         assert json.loads(body)["detail"], target
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX-Endless: " + b"x" * MAX_HEAD_BYTES)
+    answer = (await reader.read()).decode()
+    writer.close()
+    assert answer.startswith("HTTP/1.1 400 "), answer
+    assert f"more than {MAX_HEAD_BYTES} bytes" in answer
     large = await http.post(f"{API}/batches", content=b"[" + b" " * 10_000_000)
     assert (large.status_code, large.json()["code"]) == (413, "content_too_large")
 
