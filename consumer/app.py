@@ -312,16 +312,13 @@ class _Parts:
                 security=self.security,
             ),
             store=self.opened.store,
-            stored=self._wake_both,
+            accepted=self.request_accepted.set,
+            rejected=self.event_stored.set,
             joined=self.look_again.set,
             heartbeat=self._heartbeat("intake", 2 * settings.kafka_stale_after_seconds),
             fail=self.lifecycle.fail,
             tracer=self.tracer,
         )
-
-    def _wake_both(self) -> None:
-        self.request_accepted.set()
-        self.event_stored.set()
 
     async def _worker(self) -> Worker:
         settings = self.settings

@@ -118,7 +118,8 @@ class Intake:
         settings: IntakeSettings,
         *,
         store: Store,
-        stored: Callable[[], None],
+        accepted: Callable[[], None],
+        rejected: Callable[[], None],
         joined: Callable[[], None],
         heartbeat: Heartbeat,
         fail: Callable[[BaseException], None],
@@ -127,7 +128,8 @@ class Intake:
         self._settings = settings
         self._tracer = tracer
         self._store = store
-        self._stored = stored
+        self._tell_accepted = accepted
+        self._tell_rejected = rejected
         self._tell_joined = joined
         self._heartbeat = heartbeat
         self._fail = fail
@@ -357,7 +359,10 @@ class Intake:
         self._count(len(requests), new, letters)
         metrics.DLQ_REDRIVEN.inc(sum(redrives(record) > 0 for record in records))
         failpoints.reach(failpoints.Point.AFTER_INSERT)
-        self._stored()
+        if requests:
+            self._tell_accepted()
+        if letters:
+            self._tell_rejected()
         await before
         await self._commit(records)
         metrics.INTAKE_BATCH.observe(len(records))

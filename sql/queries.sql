@@ -63,8 +63,10 @@ FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::text[], $5::bytea[], $6::te
 
 -- name: claim
 -- Takes up to $1 due requests, the most urgent first, under a lease of $3 seconds for owner $2; none
--- of the profiles $4, whose judge is left alone ('': not known yet).
-WITH due AS (
+-- of the profiles $4, whose judge is left alone ('': not known yet). Its commit does not wait for the
+-- disk: a claim that a crash of the server takes back is a request that is due again.
+WITH relaxed AS (SELECT set_config('synchronous_commit', 'off', true)
+), due AS (
     SELECT request_id FROM score_requests
     WHERE state = 'pending' AND coalesced_into IS NULL AND next_attempt_at <= now()
         AND coalesce(profile_id, scoring_profile_id, '') <> ALL ($4::text[])
@@ -76,13 +78,14 @@ UPDATE score_requests r
 SET state = 'in_progress', attempt = attempt + 1, started_at = coalesce(started_at, now()),
     scoring_profile_id = NULL, lease_owner = $2, lease_token = gen_random_uuid(),
     lease_expires_at = now() + make_interval(secs => $3)
-FROM due WHERE r.request_id = due.request_id
+FROM due, relaxed WHERE r.request_id = due.request_id
 RETURNING r.*, now() AS claimed_at;
 
 -- name: claim_probe
 -- As claim, but one request of the profiles $1: of their most urgent thousand the one that has waited
 -- longest. One that a judge can't bear must not be what finds out, again and again, if it is well.
-WITH urgent AS (
+WITH relaxed AS (SELECT set_config('synchronous_commit', 'off', true)
+), urgent AS (
     SELECT request_id, next_attempt_at FROM score_requests
     WHERE state = 'pending' AND coalesced_into IS NULL AND next_attempt_at <= now()
         AND coalesce(profile_id, scoring_profile_id, '') = ANY ($1::text[])
@@ -99,7 +102,7 @@ UPDATE score_requests r
 SET state = 'in_progress', attempt = attempt + 1, started_at = coalesce(started_at, now()),
     scoring_profile_id = NULL, lease_owner = $2, lease_token = gen_random_uuid(),
     lease_expires_at = now() + make_interval(secs => $3)
-FROM due WHERE r.request_id = due.request_id
+FROM due, relaxed WHERE r.request_id = due.request_id
 RETURNING r.*, now() AS claimed_at;
 
 -- name: renew_leases
@@ -125,8 +128,10 @@ FROM expired WHERE r.request_id = expired.request_id
 RETURNING r.request_id, r.session_id, r.lost_leases;
 
 -- name: begin_scoring
--- Marks our request as scoring by this profile; the unique index refuses a second one.
+-- Marks our request as scoring by this profile; the unique index refuses a second one. As claims, it
+-- does not wait for the disk.
 UPDATE score_requests SET scoring_profile_id = $3
+FROM set_config('synchronous_commit', 'off', true)
 WHERE request_id = $1 AND lease_token = $2 AND state = 'in_progress'
 RETURNING force_rescore;
 
@@ -258,8 +263,9 @@ SET coalesced_into = CASE WHEN request_id = ($1::uuid[])[1] THEN NULL ELSE ($1::
 WHERE request_id = ANY($1::uuid[]);
 
 -- name: outbox_lock
--- True where we are the one relay, until the transaction ends.
-SELECT pg_try_advisory_xact_lock(715517001);
+-- True where we are the one relay, until the transaction ends; it may idle for $1 (with unit) till then.
+SELECT pg_try_advisory_xact_lock(715517001)
+FROM set_config('idle_in_transaction_session_timeout', $1, true);
 
 -- name: outbox_page
 -- The next events to send, oldest first: up to $1, without those of $3, and no more once they have $2

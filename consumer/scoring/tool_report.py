@@ -239,7 +239,8 @@ def _unreferenced(session: Session, asked: Sequence[str]) -> set[str]:
             unread.append(_text(step))
             continue
         arguments = asked.pop()
-        own = set() if step.failure else words(step.result) - words(arguments)
+        own = set() if step.failure else words(step.result)
+        own -= words(arguments)  # in place: results have thousands of words
         if own and not any(map(is_distinctive, later & own)):
             # Only now: the analysis alone takes up much.
             later |= words("\n".join(unread))
@@ -263,8 +264,9 @@ def is_distinctive(word: str) -> bool:
     """Whether it is a number or an identifier, of four characters or more: it has a digit, or holds
     parts together with punctuation, or changes case inside. Plain words do not.
     """
-    plain = word.isalpha() and (word.islower() or word.isupper() or word.istitle())
-    return len(word) >= _WORD_CHARACTERS and not plain
+    if len(word) < _WORD_CHARACTERS:
+        return False
+    return not (word.isalpha() and (word.islower() or word.isupper() or word.istitle()))
 
 
 def _unused(available: Sequence[AvailableTool], calls: Sequence[ToolCall]) -> tuple[str, ...]:

@@ -150,7 +150,7 @@ async def fill(
     """`count` scores, spread evenly over the last `days`. Deterministic but for the times."""
     connection = await asyncpg.connect(dsn)
     try:
-        built_later = await _drop_indexes(connection)
+        built_later = await drop_list_indexes(connection)
         await connection.execute(_TEXTS)
         await connection.execute("ANALYZE texts")
         await connection.execute(_CRITERIA, PROFILES)
@@ -171,7 +171,7 @@ async def fill(
         await connection.close()
 
 
-async def _drop_indexes(connection: asyncpg.Connection) -> list[str]:
+async def drop_list_indexes(connection: asyncpg.Connection) -> list[str]:
     """Drops the indexes of lists; answers how to make them again."""
     found = await connection.fetch(
         "SELECT indexname, indexdef FROM pg_indexes WHERE indexname LIKE $1", _LATER

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import asyncpg
 
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, steady
+from tests.bench.many_scores import drop_list_indexes
 from tests.bench.stand_in import Plan
 from tests.bench.world import World, answered, ask, cpu_s, outcome, rss_mib
 from tests.support.stage import Stage
@@ -14,11 +16,11 @@ from tests.support.stage import Stage
 PROFILE = "efficiency-simple"
 CPU_MARK_MS = 2.0
 LARGE, SMALL = 1_000_000, 1000
-SCORED, SCORED_IN_FULL = 15_000, 100_000
+SCORED, SCORED_IN_FULL = 8000, 100_000
 MEMORY_MARK, GROWTH_MARK = 0.10, 0.9
 SLOTS = 16
 # The first requests fill caches and pools.
-WARM = 5000
+WARM = 2000
 _FILL = """
 WITH made AS (SELECT n, md5('r' || n)::uuid AS id FROM generate_series(1, $1::bigint) n)
 INSERT INTO score_requests (request_id, session_id, profile_id, force_rescore, triggered_by,
@@ -44,7 +46,7 @@ ALTER TABLE session_scores ENABLE TRIGGER USER;
 async def rules(world: World) -> list[Figure]:
     """CPU of the process for a score by rules alone, of the same sessions that judges get."""
     costs, rates = [], []
-    count = world.amount(3000)
+    count = world.amount(1500)
     world.stand_in.follow(Plan(prompt_kb=100))
     for _ in range(world.rounds):
         async with world.stage(worker_slots=SLOTS) as stage, stage.consumer() as process:
@@ -66,18 +68,27 @@ async def rules(world: World) -> list[Figure]:
 
 
 async def growth(world: World) -> list[Figure]:
-    """Scores a second with a million requests and scores against a thousand; memory meanwhile."""
+    """Scores a second with a million requests and scores against a thousand; memory meanwhile.
+
+    By turns: what else the machine does then tells on both.
+    """
     world.stand_in.follow(Plan(prompt_kb=15))
-    count = world.amount(3000)
+    count = world.amount(1500)
     scored = world.amount(SCORED, full=SCORED_IN_FULL)
-    small = [await _rate(world, SMALL, count) for _ in range(world.rounds)]
-    large, memory = await _long_run(world, scored)
-    pairs = zip(large, small, strict=False)
+    ratios = []
+    async with world.stage(worker_slots=SLOTS) as large:
+        await _fill(large, LARGE, pending=LARGE)
+        for _ in range(world.rounds):
+            async with world.stage(worker_slots=SLOTS) as small:
+                await _fill(small, SMALL, pending=SMALL + count)
+                little = await _rate(small, count)
+            ratios.append(await _rate(large, count) / little)
+        memory = await _memory(large, scored)
     return [
         Figure(
             name="scores/s with 1 000 000 requests and scores over 1 000",
             unit="",
-            values=[big / little for big, little in pairs],
+            values=ratios,
             mark=GROWTH_MARK,
         ),
         Figure(
@@ -91,31 +102,28 @@ async def growth(world: World) -> list[Figure]:
     ]
 
 
-async def _rate(world: World, size: int, count: int) -> float:
-    async with world.stage(worker_slots=SLOTS) as stage:
-        await _fill(stage, size, pending=count + size)
-        async with stage.consumer():
-            await answered(stage, count)
-            return (await outcome(stage)).per_second()
+async def _rate(stage: Stage, count: int) -> float:
+    """Scores a second of a new process that finds at least so many requests waiting."""
+    async with stage.consumer():
+        before = await _answered_so_far(stage)
+        await answered(stage, before + count)
+        times = await _ends(stage)
+    return steady(times[before : before + count], 0.1, 0.9)
 
 
-async def _long_run(world: World, scored: int) -> tuple[list[float], list[float]]:
-    """The rates of as many parts as there are rounds, and the memory before, between and after."""
-    parts = world.rounds
-    async with world.stage(worker_slots=SLOTS) as stage:
-        await _fill(stage, LARGE, pending=LARGE)
-        async with stage.consumer() as process:
-            rates, memory = [], []
-            for part in range(parts + 1):
-                done = WARM + scored * part // parts
-                await answered(stage, done, timeout_s=600, every_s=1)
-                memory.append(rss_mib(process))
-            ends = await _ends(stage)
-            for part in range(parts):
-                first = WARM + scored * part // parts
-                last = WARM + scored * (part + 1) // parts - 1
-                rates.append((last - first) / (ends[last] - ends[first]))
-    return rates, memory
+async def _memory(stage: Stage, scored: int) -> list[float]:
+    """MiB of a new process after its first requests, and after each third of so many."""
+    async with stage.consumer() as process:
+        memory = []
+        before = await _answered_so_far(stage) + WARM
+        for part in range(4):
+            await answered(stage, before + scored * part // 3, timeout_s=900, every_s=1)
+            memory.append(rss_mib(process))
+    return memory
+
+
+async def _answered_so_far(stage: Stage) -> int:
+    return len(await _ends(stage))
 
 
 async def _ends(stage: Stage) -> Sequence[float]:
@@ -128,10 +136,20 @@ async def _ends(stage: Stage) -> Sequence[float]:
 
 async def _fill(stage: Stage, scores: int, *, pending: int) -> None:
     """So many scores of other sessions, and so many requests that wait."""
-    connection = await asyncpg.connect(stage.database_url)
+    connections = [await asyncpg.connect(stage.database_url) for _ in range(2)]
     try:
-        await connection.execute(_FILL_SCORES.replace("COUNT", str(scores)), timeout=300)
-        await connection.execute(_FILL, pending, PROFILE, timeout=300)
-        await connection.execute("VACUUM ANALYZE", timeout=300)
+        await asyncio.gather(
+            _fill_scores(connections[0], scores),
+            connections[1].execute(_FILL, pending, PROFILE, timeout=300),
+        )
+        await connections[0].execute("VACUUM ANALYZE", timeout=300)
     finally:
-        await connection.close()
+        for connection in connections:
+            await connection.close()
+
+
+async def _fill_scores(connection: asyncpg.Connection, count: int) -> None:
+    built_later = await drop_list_indexes(connection)
+    await connection.execute(_FILL_SCORES.replace("COUNT", str(count)), timeout=300)
+    for definition in built_later:
+        await connection.execute(definition, timeout=300)

@@ -86,7 +86,8 @@ async def taking_in(store: Store, chosen: IntakeSettings, **options: Any) -> Asy
     intake = Intake(
         chosen,
         store=store,
-        stored=lambda: stored.append(None),
+        accepted=lambda: stored.append(None),
+        rejected=lambda: stored.append(None),
         joined=lambda: None,
         heartbeat=heartbeat,
         fail=failures.append,

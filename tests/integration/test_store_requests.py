@@ -16,11 +16,12 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from consumer.edges.postgres.store import IncomingRequest, Store
+from consumer.edges.postgres.store import IncomingRequest, Store, load_queries
 from consumer.error_codes import ErrorCode
 from consumer.errors import AlreadyBeingScored, LeaseLost
 from consumer.pipeline import Failed
 from consumer.ports import ClaimedRequest
+from consumer.resources import resource
 from tests.integration.builders import (
     ASKED_AT,
     CRITERIA,
@@ -666,6 +667,32 @@ async def test_a_claim_takes_a_lease_by_the_clock_of_the_database(
         deadline_at=None,
         trace=TRACE,
     )
+
+
+async def test_claims_wait_for_no_disk_and_answers_do(store: Store, database: str) -> None:
+    """How each statement's own commit would wait, told from inside of its transaction."""
+    sql = load_queries((resource("sql") / "queries.sql").read_text())
+    await store.accept([request(f"s{n}", profile_id=PROFILE) for n in range(3)], [])
+    (first,) = await claim(store)
+    waits: dict[str, str] = {}
+    async with asyncpg.create_pool(database, min_size=1, max_size=1) as pool:
+        for name, given in (
+            ("claim", (1, "worker-1", 60.0, [])),
+            ("claim_probe", ([PROFILE], "worker-1", 60.0)),
+            ("begin_scoring", (first.request_id, first.lease_token, PROFILE)),
+            ("lock_request", (first.request_id, first.lease_token)),
+        ):
+            async with pool.acquire() as connection, connection.transaction():
+                assert await connection.fetch(sql[name], *given), name
+                waits[name] = await connection.fetchval("SHOW synchronous_commit")
+            # Only for that transaction.
+            assert await pool.fetchval("SHOW synchronous_commit") == "on"
+    assert waits == {
+        "claim": "off",
+        "claim_probe": "off",
+        "begin_scoring": "off",
+        "lock_request": "on",
+    }
 
 
 async def test_what_is_not_due_yet_is_not_claimed(store: Store, database: str) -> None:

@@ -360,10 +360,8 @@ class Store:
         It idles while Kafka takes the events: that may last up to `idle_limit_s`.
         """
         async with self._transaction() as connection:
-            await connection.execute(
-                f"SET LOCAL idle_in_transaction_session_timeout = {int(idle_limit_s * 1000)}"
-            )
-            if not await connection.fetchval(self._sql["outbox_lock"]):
+            idle_limit = f"{int(idle_limit_s * 1000)}ms"
+            if not await connection.fetchval(self._sql["outbox_lock"], idle_limit):
                 yield None
                 return
             found = await connection.fetch(
