@@ -78,7 +78,7 @@ class _Conversation:
     prompt: str
     max_tokens: int
     messages: tuple[ChatMessage, ...] = field(init=False)
-    _longer: bool = False
+    longer: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.messages = (ChatMessage(role="user", text=self.prompt),)
@@ -87,9 +87,9 @@ class _Conversation:
         """Says what was wrong; answers what that is. A cut-off answer may be longer, once."""
         if completion.truncated:
             problems = [f"the answer was cut off after {self.max_tokens} tokens"]
-            if not self._longer:
+            if not self.longer:
                 self.max_tokens *= 2
-                self._longer = True
+                self.longer = True
             # The same again: the cut-off answer would take the room that the next one needs.
             self.messages = self.messages[:1]
             return problems
@@ -117,7 +117,8 @@ class Asking:
 
 async def sample(asking: Asking, member: Member) -> Sample:
     """A checked verdict. An invalid answer is asked for again, with what was wrong, up to three
-    answers in all. Raises JudgeInvalidOutput, ContextOverflow, and what Line.ask raises.
+    answers in all; a cut-off one once more beside them. Raises JudgeInvalidOutput, ContextOverflow,
+    and what Line.ask raises.
     """
     nonce = secrets.token_hex(NONCE_BYTES)
     learnt = member.line.estimate(member.provider.model).correction
@@ -176,7 +177,8 @@ async def _accepted(
     asking: Asking, member: Member, conversation: _Conversation, fitted: Fitted, usage: _Usage
 ) -> Verdict:
     """The first answer that passes the checks."""
-    for _ in range(MAX_ANSWERS):
+    # The one with more room is no retry of a verdict, which was never whole: it does not count.
+    while usage.calls < MAX_ANSWERS + conversation.longer:
         completion = await _answer(asking, member, conversation)
         usage.add(completion, _cost(asking.prices, member.provider, completion))
         try:
@@ -185,7 +187,7 @@ async def _accepted(
             problems = conversation.correct(completion, error.problems)
             _reject(member.provider, completion, problems)
     # Not what was wrong: that repeats the answer, which may hold what an attacker planted.
-    raise JudgeInvalidOutput(f"no valid verdict in {MAX_ANSWERS} answers; the log tells why")
+    raise JudgeInvalidOutput(f"no valid verdict in {usage.calls} answers; the log tells why")
 
 
 async def _answer(asking: Asking, member: Member, conversation: _Conversation) -> Completion:
@@ -196,9 +198,9 @@ async def _answer(asking: Asking, member: Member, conversation: _Conversation) -
         errand=asking.errand,
         asked_at=asking.asked_at,
     )
-    log.info("judge_request", prompt=conversation.messages[-1].text[:LOGGED_CHARACTERS])
+    log.debug("judge_request", prompt=conversation.messages[-1].text[:LOGGED_CHARACTERS])
     completion = await member.line.ask(member.provider, question)
-    log.info("judge_response", text=completion.text[:LOGGED_CHARACTERS])
+    log.debug("judge_response", text=completion.text[:LOGGED_CHARACTERS])
     return completion
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import string
+from contextlib import suppress
 from typing import Any
+
+from pydantic_core import to_json
 
 # A place in a text: (start, end) in characters.
 Spot = tuple[int, int]
@@ -39,10 +42,17 @@ def storable(text: str) -> str:
 
 def storable_json(value: Any) -> Any:
     """The JSON value with every string storable, keys included."""
+    with suppress(ValueError):  # of half a surrogate pair, or nested very deeply
+        if b"\\u0000" not in to_json(value, inf_nan_mode="constants"):
+            return value  # much quicker than to look at each string
+    return _storable_json(value)
+
+
+def _storable_json(value: Any) -> Any:
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, list | tuple):
-        return [storable_json(item) for item in value]
+        return [_storable_json(item) for item in value]
     if isinstance(value, dict):
-        return {storable(key): storable_json(item) for key, item in value.items()}
+        return {storable(key): _storable_json(item) for key, item in value.items()}
     return value

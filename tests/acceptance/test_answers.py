@@ -326,8 +326,19 @@ async def test_probes_and_metrics_tell_what_happened(stage: Stage) -> None:
     assert scored["session_id"] == "s-good"
     assert str(UUID(scored["request_id"])) == scored["request_id"]
     assert str(UUID(scored["score_id"])) == scored["score_id"]
+    assert not [line for line in logged if line["event"].startswith("judge_re")]
+
+
+async def test_what_is_said_to_the_judge_and_by_it_is_logged_on_request(stage: Stage) -> None:
+    stage.stand_ins.add("s-good", "good")
+    async with stage.consumer(log_level="DEBUG") as consumer:
+        await stage.answer(await stage.ask("s-good"))
+        logged = [json.loads(line) for line in consumer.log.read_text().splitlines()]
     (asked,) = [line for line in logged if line["event"] == "judge_request"]
     assert len(asked["prompt"]) == 1000
+    (answered,) = [line for line in logged if line["event"] == "judge_response"]
+    assert answered["text"].startswith("{")
+    assert asked["request_id"] == answered["request_id"]
 
 
 async def test_odd_session_ids_never_reach_a_url(stage: Stage) -> None:

@@ -18,6 +18,10 @@ KEPT = 0.8
 ROUNDS_OF_SLOTS = 10
 MOST_SCORES = 960
 CPU_MARK_MS = 3.4
+_FAILED = """
+SELECT session_id, error_code, error_message FROM score_requests
+WHERE error_code IS NOT NULL LIMIT 5
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +56,11 @@ async def load(
         cpu = cpu_s(process) - before
         peak = peak_mib(process.pid or "")
         finished = await outcome(stage)
+        failed = await stage.rows(_FAILED)
     stats = world.stand_in.stats()
     if finished.wrong() or finished.states != {"completed": count + warm}:
-        raise AssertionError(f"{finished.wrong()} wrong, {finished.states}")
+        reasons = [dict(row) for row in failed]
+        raise AssertionError(f"{finished.wrong()} wrong, {finished.states}; {reasons}")
     return Load(
         finished=finished,
         cpu_ms=cpu / count * 1000,

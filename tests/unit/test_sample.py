@@ -285,8 +285,15 @@ async def test_room_is_doubled_once_and_for_cut_off_answers_only() -> None:
     cut = completion("{", truncated=True)
     _, provider = await ask(INVALID, cut, completion())
     assert [call.max_tokens for call in provider.calls] == [1000, 1000, 2000]
-    _, provider = await fail(cut)
-    assert [call.max_tokens for call in provider.calls] == [1000, 2000, 2000]
+    error, provider = await fail(cut)
+    assert [call.max_tokens for call in provider.calls] == [1000, 2000, 2000, 2000]
+    assert str(error) == "no valid verdict in 4 answers; the log tells why"
+
+
+async def test_a_cut_off_answer_is_none_of_the_three() -> None:
+    cut = completion("{", truncated=True)
+    taken, _ = await ask(cut, cut, INVALID, completion())
+    assert taken.calls == 4
 
 
 async def test_a_complete_answer_counts_though_cut_off_later() -> None:
