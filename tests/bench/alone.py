@@ -19,10 +19,10 @@ from tests.bench.world import World, rss_mib
 from tests.support.stage import Stage
 
 JUDGE_S = 0.05
-REQUESTS = 100
+REQUESTS = 80
 P50_MARK_MS, P99_MARK_MS = 25, 100
 READY_MARK_S, HELP_MARK_S, RSS_MARK_MIB = 2.0, 0.4, 120
-REST_S = 10
+REST_S = 5
 
 
 async def latency(world: World) -> list[Figure]:

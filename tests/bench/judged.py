@@ -16,7 +16,7 @@ TRIED_SLOTS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768)
 KEPT = 0.8
 # The steady part is 80 % of them. Where slots are many, their latency is long past before it ends.
 ROUNDS_OF_SLOTS = 10
-MOST_SCORES = 960
+MOST_SCORES = 768
 CPU_MARK_MS = 3.4
 # Beside 64 calls at a time: between two tries a request holds a worker's slot, but no call.
 SLOTS_UNDER_FAULTS = 96
@@ -104,7 +104,7 @@ async def most_slots(world: World) -> list[Figure]:
     """The largest number of slots in one process that is still worth it."""
     kept, told = 0, []
     for concurrency in TRIED_SLOTS:
-        made = await load(world, concurrency, world.amount(concurrency * 10), Plan(mean_s=MEAN_S))
+        made = await load(world, concurrency, world.amount(concurrency * 8), Plan(mean_s=MEAN_S))
         efficiency = made.efficiency(concurrency)
         told.append(f"{concurrency}: {efficiency:.2f}, {made.finished.per_second():.0f}/s")
         if efficiency < KEPT:
@@ -118,7 +118,7 @@ async def faults(world: World) -> list[Figure]:
     """A tenth is turned away, a twentieth breaks, a twentieth is cut off: all are scored."""
     plan = Plan(mean_s=MEAN_S, rate_limited=0.10, broken=0.05, truncated=0.05)
     concurrency = 64
-    count = world.amount(concurrency * ROUNDS_OF_SLOTS)
+    count = world.amount(concurrency * 8)
     loads = [
         await load(world, concurrency, count, plan, worker_slots=SLOTS_UNDER_FAULTS)
         for _ in range(world.rounds)
@@ -136,7 +136,7 @@ async def faults(world: World) -> list[Figure]:
 
 async def head_of_line(world: World) -> list[Figure]:
     """How much longer the others take (99th percentile) beside one session of 30 s."""
-    count, slots = world.amount(1500, full=10_000), 64
+    count, slots = world.amount(1000, full=10_000), 64
     ratios, alone = [], []
     for _ in range(world.rounds):
         plain = await _others_p99(world, count, slots, slow=-1)
@@ -175,7 +175,7 @@ async def replicas(world: World) -> list[Figure]:
 
 async def _processes(world: World, slots: int, processes: int) -> float:
     world.stand_in.follow(Plan(mean_s=MEAN_S))
-    count = world.amount(slots * processes * 10)
+    count = world.amount(slots * processes * 7)
     async with world.judged(slots) as stage, contextlib.AsyncExitStack() as stack:
         for _ in range(processes):
             await stack.enter_async_context(stage.consumer())

@@ -16,7 +16,7 @@ from tests.support.stage import Stage
 PROFILE = "efficiency-simple"
 CPU_MARK_MS = 2.0
 LARGE, SMALL = 1_000_000, 1000
-SCORED, SCORED_IN_FULL = 8000, 100_000
+SCORED, SCORED_IN_FULL = 6000, 100_000
 MEMORY_MARK, GROWTH_MARK = 0.10, 0.9
 SLOTS = 16
 # The first requests fill caches and pools.
@@ -46,7 +46,7 @@ ALTER TABLE session_scores ENABLE TRIGGER USER;
 async def rules(world: World) -> list[Figure]:
     """CPU of the process for a score by rules alone, of the same sessions that judges get."""
     costs, rates = [], []
-    count = world.amount(1500)
+    count = world.amount(1000)
     world.stand_in.follow(Plan(prompt_kb=100))
     for _ in range(world.rounds):
         async with world.stage(worker_slots=SLOTS) as stage, stage.consumer() as process:
@@ -73,7 +73,7 @@ async def growth(world: World) -> list[Figure]:
     By turns: what else the machine does then tells on both.
     """
     world.stand_in.follow(Plan(prompt_kb=15))
-    count = world.amount(1500)
+    count = world.amount(1000)
     scored = world.amount(SCORED, full=SCORED_IN_FULL)
     ratios = []
     async with world.stage(worker_slots=SLOTS) as large:
