@@ -64,7 +64,7 @@ FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::text[], $5::bytea[], $6::te
 -- name: claim
 -- Takes up to $1 due requests, the most urgent first, under a lease of $3 seconds for owner $2; none
 -- of the profiles $4, whose judge is left alone ('': not known yet). Its commit does not wait for the
--- disk: a claim that a crash of the server takes back is a request that is due again.
+-- disk: a claim that a crash of the server takes back is a request that is due again; see begin_scoring.
 WITH relaxed AS (SELECT set_config('synchronous_commit', 'off', true)
 ), due AS (
     SELECT request_id FROM score_requests
@@ -128,10 +128,9 @@ FROM expired WHERE r.request_id = expired.request_id
 RETURNING r.request_id, r.session_id, r.lost_leases;
 
 -- name: begin_scoring
--- Marks our request as scoring by this profile; the unique index refuses a second one. As claims, it
--- does not wait for the disk.
+-- Marks our request as scoring by this profile; the unique index refuses a second one. Its commit
+-- waits for the disk, and with it the claim: no judge is asked for what a crash could take back.
 UPDATE score_requests SET scoring_profile_id = $3
-FROM set_config('synchronous_commit', 'off', true)
 WHERE request_id = $1 AND lease_token = $2 AND state = 'in_progress'
 RETURNING force_rescore;
 

@@ -669,7 +669,7 @@ async def test_a_claim_takes_a_lease_by_the_clock_of_the_database(
     )
 
 
-async def test_claims_wait_for_no_disk_and_answers_do(store: Store, database: str) -> None:
+async def test_claims_wait_for_no_disk_but_what_follows_does(store: Store, database: str) -> None:
     """How each statement's own commit would wait, told from inside of its transaction."""
     sql = load_queries((resource("sql") / "queries.sql").read_text())
     await store.accept([request(f"s{n}", profile_id=PROFILE) for n in range(3)], [])
@@ -690,7 +690,7 @@ async def test_claims_wait_for_no_disk_and_answers_do(store: Store, database: st
     assert waits == {
         "claim": "off",
         "claim_probe": "off",
-        "begin_scoring": "off",
+        "begin_scoring": "on",
         "lock_request": "on",
     }
 
