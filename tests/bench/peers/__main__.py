@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.figures import shown
-from tests.bench.judged import MEAN_S, SLOTS_UNDER_FAULTS, Load, load
+from tests.bench.judged import MEAN_S, Load, load
 from tests.bench.machine import machine
 from tests.bench.peers import SET
 from tests.bench.peers.running import Outcome, Pass, judged_by
@@ -61,8 +61,7 @@ async def compare(around: World, name: str, prompt: str, python: Path) -> Compar
     async def judged(plan: Plan, sessions: int) -> Pass:
         count = around.amount(sessions)
         if name == OURS:
-            slots = SLOTS_UNDER_FAULTS if plan is FAULTY else SLOTS
-            return _ours(await load(around, SLOTS, count, plan, warm=True, worker_slots=slots))
+            return _ours(await load(around, SLOTS, count, plan, warm=True))
         return await judged_by(
             name, around.stand_in, plan, prompt, slots=SLOTS, count=count, python=python
         )
