@@ -55,7 +55,7 @@ class Running:
     heartbeat: Heartbeat
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     failures: list[BaseException] = field(default_factory=list)
-    stored: list[None] = field(default_factory=list)
+    stored: list[str] = field(default_factory=list)
 
 
 def settings(kafka: KafkaServer, topics: Topics, **changes: Any) -> IntakeSettings:
@@ -82,12 +82,12 @@ async def taking_in(store: Store, chosen: IntakeSettings, **options: Any) -> Asy
     """An intake at work, with aiokafka's own options changed; told to stop at the end."""
     heartbeat = Heartbeat("intake", limit_s=60)
     failures: list[BaseException] = []
-    stored: list[None] = []
+    stored: list[str] = []
     intake = Intake(
         chosen,
         store=store,
-        accepted=lambda: stored.append(None),
-        rejected=lambda: stored.append(None),
+        accepted=lambda: stored.append("requests"),
+        rejected=lambda: stored.append("dead letters"),
         joined=lambda: None,
         heartbeat=heartbeat,
         fail=failures.append,
@@ -185,6 +185,19 @@ async def test_every_record_is_stored_with_its_place_and_then_acknowledged(
     }
     assert running.failures == []
     assert len(running.stored) >= 9
+    assert set(running.stored) == {"requests"}, "there is nothing for the relay to send"
+
+
+async def test_of_dead_letters_the_relay_is_told_and_of_requests_the_worker(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics
+) -> None:
+    async with taking_in(store, settings(kafka, topics)) as running:
+        await publish(kafka, topics.requested, [b"{"])
+        await until_acknowledged(kafka, topics, 1)
+        assert running.stored == ["dead letters"]
+        await publish(kafka, topics.requested, [asked("s1")])
+        await until_acknowledged(kafka, topics, 2)
+    assert running.stored == ["dead letters", "requests"]
 
 
 async def test_a_record_may_say_little_or_much(
