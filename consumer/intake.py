@@ -434,15 +434,13 @@ class Intake:
 
     async def _commit(self, records: Sequence[Record]) -> None:
         """Commits these records' places. A failure costs a second delivery, no more."""
-        offsets: dict[TopicPartition, int] = {}
-        for record in records:
-            place = TopicPartition(record.topic, record.partition)
-            offsets[place] = max(offsets.get(place, 0), record.offset + 1)
+        # Those of a partition come in their order: the last one counts.
+        offsets = {(record.topic, record.partition): record.offset + 1 for record in records}
         consumer = self._consumer
         if consumer is None:
             return
         try:
-            await consumer.commit(offsets)
+            await consumer.commit({TopicPartition(*place): n for place, n in offsets.items()})
         except KafkaError as error:
             log.warning("commit_failed", error=str(error) or type(error).__name__)
 

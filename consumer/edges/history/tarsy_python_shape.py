@@ -70,7 +70,7 @@ class _LlmInteraction(_Shape):
         messages = conversation.messages if conversation else ()
         return Thread(
             told_at_us=self.timestamp_us,
-            messages=tuple((message.role, message.content or "") for message in messages),
+            messages=tuple([(message.role, message.content or "") for message in messages]),
         )
 
 

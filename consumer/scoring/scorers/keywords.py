@@ -46,6 +46,7 @@ class _Wanted:
     """
 
     by_run: Mapping[str, Sequence[re.Pattern[str]]]
+    runs: frozenset[str]
     patterns: tuple[str, ...]
 
 
@@ -60,7 +61,11 @@ def _wanted(keywords: tuple[str, ...]) -> _Wanted:
         longest = max(runs(text, _IN_RUNS), key=len, default="")
         pattern = re.compile(r"\s+".join(map(re.escape, text.split())))
         by_run.setdefault(longest, []).append(pattern)
-    return _Wanted(by_run, tuple(pattern.removeprefix(PATTERN_PREFIX) for pattern in patterns))
+    return _Wanted(
+        by_run=by_run,
+        runs=frozenset(by_run),
+        patterns=tuple(pattern.removeprefix(PATTERN_PREFIX) for pattern in patterns),
+    )
 
 
 def _usable(keyword: str) -> str:
@@ -114,15 +119,15 @@ class Text:
         firsts = (spot for spots in self._each(keywords) for spot in islice(spots, 1))
         return min(firsts, default=None)
 
-    def has(self, keyword: str) -> bool:
-        return self.first((keyword,)) is not None
+    def has(self, *any_of: str) -> bool:
+        """Whether one of the keywords occurs."""
+        return any(True for spots in self._each(any_of) for _ in spots)
 
     def _each(self, keywords: tuple[str, ...]) -> Iterator[Iterator[Spot]]:
         """The spots of each keyword that may occur."""
-        wanted, runs = _wanted(keywords), self._runs
-        for run, literals in wanted.by_run.items():
-            if run in runs:
-                yield from map(self._literal_spots, literals)
+        wanted = _wanted(keywords)
+        for run in wanted.runs & self._runs:
+            yield from map(self._literal_spots, wanted.by_run[run])
         for pattern in wanted.patterns:
             yield islice(find_all(pattern, self.raw), MAX_PATTERN_SPOTS)
 

@@ -67,7 +67,7 @@ class Coverage(Params):
 def coverage(subject: Subject, params: Coverage) -> Result:
     """Required dimensions that are mentioned, over required (scoring.md)."""
     text = subject.text or Text("")
-    absent = [d.name for d in params.dimensions if not any(map(text.has, d.any_of))]
+    absent = [d.name for d in params.dimensions if not text.has(*d.any_of)]
     return Measured(1 - len(absent) / len(params.dimensions), _missing(absent))
 
 
