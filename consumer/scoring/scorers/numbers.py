@@ -41,12 +41,13 @@ class NumericGrounding(Params):
 
 # A run of digits and what is attached to it, not inside a word and not after "word-"; then a unit
 # after a blank. The digit comes before its look-behinds, so that the search skips to digits.
+# Groups: all of it, the minus sign before it, the unit.
 _RUN = re.compile(
-    r"\d(?<![\dA-Za-z_]\d)(?<![\dA-Za-z_)\]][-.@#]\d)"
+    r"(\d(?<![\dA-Za-z_]\d)(?<![\dA-Za-z_)\]][-.@#]\d)(?:(?<=([-\u2212])\d))?"
     "(?:\\d{0,2}(?:[ '\u2019\u00a0\u2009\u202f]\\d{3}){1,6}(?!\\d)(?:[.,]\\d{1,9})?[A-Za-z]{0,4}"
     "|[\\dA-Za-z.,:/_\u066b\u066c\u2013-]*)"
     "(?:[ \u00a0\u202f]?(%|\uff05|\u066a|per ?cent|pct"
-    "|(?:[kKMGT]i?B?|thousand|million|billion)(?![\\dA-Za-z])))?"
+    "|(?:[kKMGT]i?B?|thousand|million|billion)(?![\\dA-Za-z])))?)"
 )
 _ASCII_RUN = re.compile(_RUN.pattern, re.ASCII)  # finds the same in ASCII, sooner
 _PIECE = re.compile(
@@ -126,11 +127,7 @@ class _Wanted:
 
 def _compare(evidence: str, plain: _Wanted, percents: _Wanted, params: NumericGrounding) -> None:
     """Cover what the evidence's numbers are near to; many of them occur again and again."""
-    runs = {
-        (match[0], match[1] or "", evidence[match.start() - 1 : match.start()] in _MINUS)
-        for match in _runs(evidence)
-    }
-    for run in runs:
+    for run in set(_pattern(evidence).findall(evidence)):
         for value, is_fraction in _evidence_values(*run):
             plain.cover(value, abs(value) * params.relative_tolerance)
             if percents.values:
@@ -139,14 +136,14 @@ def _compare(evidence: str, plain: _Wanted, percents: _Wanted, params: NumericGr
                 percents.cover(100 * value, params.percentage_points)
 
 
-def _runs(text: str) -> Iterator[re.Match[str]]:
-    return (_ASCII_RUN if text.isascii() else _RUN).finditer(text)
+def _pattern(text: str) -> re.Pattern[str]:
+    return _ASCII_RUN if text.isascii() else _RUN
 
 
 @lru_cache(maxsize=1 << 16)
-def _evidence_values(run: str, tail: str, negative: bool) -> tuple[tuple[float, bool], ...]:
+def _evidence_values(run: str, minus: str, tail: str) -> tuple[tuple[float, bool], ...]:
     """Every value that a run of the evidence may mean, and whether it may be a share of 1."""
-    if _SIMPLE.fullmatch(run) and not negative:  # most are; the rest of this takes ten times longer
+    if _SIMPLE.fullmatch(run) and not minus:  # most are; the rest of this takes ten times longer
         return ((float(run), "." in run and float(run) <= 1),)
     run = run.removesuffix(tail).rstrip(_TRAILING)
     pieces = [run] if _PIECE.fullmatch(run) else _SEPARATORS.split(run)
@@ -166,14 +163,14 @@ def _evidence_values(run: str, tail: str, negative: bool) -> tuple[tuple[float, 
             values += [float(part) for part in re.findall(r"\d{1,9}", piece)]
     if tail in _PERCENT:
         values += [value / 100 for value in values]
-    signs = (1, -1) if negative else (1,)
+    signs = (1, -1) if minus else (1,)
     return tuple({(sign * value, value in fractions) for value in values for sign in signs})
 
 
 def _claims(text: str, params: NumericGrounding) -> Iterator[tuple[Claim, Spot]]:
     text = blank(_ORDINAL, text)
-    for match in _runs(text):
-        start, tail = match.start(), match[1] or ""
+    for match in _pattern(text).finditer(text):
+        start, tail = match.start(), match[3] or ""
         run = match[0].removesuffix(tail).rstrip(_TRAILING)
         before = text[max(0, start - _WINDOW) : start]
         after = text[start + len(run) : start + len(run) + _WINDOW]

@@ -208,9 +208,8 @@ def readability(subject: Subject, params: Readability) -> Result:
     mean = sum(size for size, _ in sized) / len(sized)
     share_long = sum(size > params.long_words for size, _ in sized) / len(sized)
     by_mean = _rising(-mean, worst=-params.bad_mean_words, best=-params.good_mean_words)
-    longest = heapq.nlargest(MAX_PLACES, (s for s in sized if s[0] > params.good_mean_words))
     score = (by_mean + 1 - share_long) / 2
-    return Measured(score, tuple(_sentence(s, n) for n, s in longest) if score < 1 else ())
+    return Measured(score, _longest(sized, params.good_mean_words) if score < 1 else ())
 
 
 def _rising(value: float, *, worst: float, best: float) -> float:
@@ -218,8 +217,13 @@ def _rising(value: float, *, worst: float, best: float) -> float:
     return min(1.0, max(0.0, (value - worst) / (best - worst)))
 
 
-def _sentence(sentence: str, words: float) -> Place:
-    return Place(step=None, excerpt=f"{words:.0f} words: {sentence}"[:EXCERPT_CHARACTERS])
+def _longest(sized: Sequence[tuple[float, str]], good: float) -> tuple[Place, ...]:
+    """The longest sentences, of those with more words than is good."""
+    longest = heapq.nlargest(MAX_PLACES, (pair for pair in sized if pair[0] > good))
+    return tuple(
+        Place(step=None, excerpt=f"{words:.0f} words: {sentence}"[:EXCERPT_CHARACTERS])
+        for words, sentence in longest
+    )
 
 
 class Conciseness(Params):
