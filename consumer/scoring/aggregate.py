@@ -204,10 +204,15 @@ def _line(
     unasked: str,
 ) -> CriterionScore:
     """The mean of those of the criterion's scorers that apply."""
-    results = findings.results.get(criterion.id, ())
-    measured = [r for r in results if isinstance(r, Measured)]
-    shares: list[tuple[float | Fraction, float]] = [(r.score, RULE_CONFIDENCE) for r in measured]
-    reasons = [r.reason for r in results if isinstance(r, NotApplicable)]
+    shares: list[tuple[float | Fraction, float]] = []
+    reasons: list[str] = []
+    places: tuple[Place, ...] = ()
+    for result in findings.results.get(criterion.id, ()):
+        if isinstance(result, NotApplicable):
+            reasons.append(result.reason)
+        else:
+            shares.append((result.score, RULE_CONFIDENCE))
+            places += result.places
     if criterion.by_judge:
         if judge is not None:
             points = Fraction(judge.points[criterion.id], criterion.max_points)
@@ -227,8 +232,8 @@ def _line(
         weight=criterion.weight,
         score=on_scale(x, profile.scale),
         x=x,
-        confidence=sum(confidence for _, confidence in shares) / len(shares),
-        places=tuple(place for result in measured for place in result.places),
+        confidence=sum([confidence for _, confidence in shares]) / len(shares),
+        places=places,
     )
 
 
