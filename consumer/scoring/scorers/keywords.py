@@ -126,7 +126,7 @@ class Text:
     def _each(self, keywords: tuple[str, ...]) -> Iterator[Iterator[Spot]]:
         """The spots of each keyword that may occur."""
         wanted = _wanted(keywords)
-        for run in wanted.runs & self._runs:
+        for run in sorted(wanted.runs & self._runs):  # the same order in every process
             yield from map(self._literal_spots, wanted.by_run[run])
         for pattern in wanted.patterns:
             yield islice(find_all(pattern, self.raw), MAX_PATTERN_SPOTS)
