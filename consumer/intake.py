@@ -434,11 +434,11 @@ class Intake:
 
     async def _commit(self, records: Sequence[Record]) -> None:
         """Commits these records' places. A failure costs a second delivery, no more."""
-        # Those of a partition come in their order: the last one counts.
-        offsets = {(record.topic, record.partition): record.offset + 1 for record in records}
         consumer = self._consumer
         if consumer is None:
             return
+        # Those of a partition come in their order: the last one counts.
+        offsets = {(record.topic, record.partition): record.offset + 1 for record in records}
         try:
             await consumer.commit({TopicPartition(*place): n for place, n in offsets.items()})
         except KafkaError as error:

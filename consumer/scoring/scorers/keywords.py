@@ -46,7 +46,6 @@ class _Wanted:
     """
 
     by_run: Mapping[str, Sequence[re.Pattern[str]]]
-    runs: frozenset[str]
     patterns: tuple[str, ...]
 
 
@@ -61,11 +60,7 @@ def _wanted(keywords: tuple[str, ...]) -> _Wanted:
         longest = max(runs(text, _IN_RUNS), key=len, default="")
         pattern = re.compile(r"\s+".join(map(re.escape, text.split())))
         by_run.setdefault(longest, []).append(pattern)
-    return _Wanted(
-        by_run=by_run,
-        runs=frozenset(by_run),
-        patterns=tuple(pattern.removeprefix(PATTERN_PREFIX) for pattern in patterns),
-    )
+    return _Wanted(by_run, tuple(pattern.removeprefix(PATTERN_PREFIX) for pattern in patterns))
 
 
 def _usable(keyword: str) -> str:
@@ -126,7 +121,7 @@ class Text:
     def _each(self, keywords: tuple[str, ...]) -> Iterator[Iterator[Spot]]:
         """The spots of each keyword that may occur."""
         wanted = _wanted(keywords)
-        for run in sorted(wanted.runs & self._runs):  # the same order in every process
+        for run in sorted(wanted.by_run.keys() & self._runs):  # the same order in every process
             yield from map(self._literal_spots, wanted.by_run[run])
         for pattern in wanted.patterns:
             yield islice(find_all(pattern, self.raw), MAX_PATTERN_SPOTS)

@@ -83,7 +83,7 @@ def reasoning_structure(subject: Subject, params: ReasoningStructure) -> Result:
     }
     places = (
         *_order_place(text, params),
-        *(missing(part) for part, words in stated.items() if text.first(words) is None),
+        *(missing(part) for part, words in stated.items() if not text.has(*words)),
     )
     return Measured((1 + len(stated) - len(places)) / (1 + len(stated)), places)
 
