@@ -73,6 +73,10 @@ SET: Mapping[str, Mapping[str, str]] = {
         "asyncio.gather under a semaphore of 64": "none; it runs no batches",
         "LANGSMITH_TRACING=false": "the default",
     },
+    "by-hand": {
+        "AsyncOpenAI(max_retries=5), chat.completions.create": "README of openai",
+        "asyncio.gather under a semaphore of 64": "none; it is no library for judging",
+    },
     "pydantic-evals": {
         "Dataset.evaluate(max_concurrency=64)": "evals/how-to/concurrency",
         "retry_evaluators: 6 attempts, waits of 1 to 10 s": "evals/how-to/retry-strategies",

@@ -26,9 +26,9 @@ from tests.bench.world import World, world
 
 OURS = "score-consumer"
 SLOTS = 64
-SESSIONS = SLOTS * 8
-# Fewer with faults: phoenix then goes on with about one call at a time.
-FAULTY_SESSIONS = SLOTS * 3
+SESSIONS = SLOTS * 10
+# Fewer with faults where they take minutes: phoenix then goes on with about one call at a time.
+FAULTY_SESSIONS = {"phoenix": SLOTS * 3}
 PLAIN = Plan(mean_s=MEAN_S)
 FAULTY = Plan(mean_s=MEAN_S, rate_limited=0.05, broken=0.05)
 
@@ -67,7 +67,9 @@ async def compare(around: World, name: str, prompt: str, python: Path) -> Compar
         )
 
     rounds = [await judged(PLAIN, SESSIONS) for _ in range(around.rounds)]
-    return Compared(name=name, rounds=rounds, faulty=await judged(FAULTY, FAULTY_SESSIONS))
+    return Compared(
+        name=name, rounds=rounds, faulty=await judged(FAULTY, FAULTY_SESSIONS.get(name, SESSIONS))
+    )
 
 
 def _ours(made: Load) -> Pass:
