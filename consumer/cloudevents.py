@@ -29,6 +29,7 @@ _TRACEPARENT = re.compile(
 _TRACESTATE = re.compile(r"[\x20-\x7e]{1,512}")
 _NUMBER = re.compile(rb"[0-9]{1,18}")
 _EPOCH = datetime.fromtimestamp(0, UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Record:
         Producers choose it: one that sends microseconds arrives some 50,000 years from now.
         """
         try:
-            return _EPOCH + timedelta(milliseconds=self.timestamp_ms or 0)
+            return _EPOCH + _MILLISECOND * (self.timestamp_ms or 0)
         except OverflowError:
             return _EPOCH
 

@@ -13,8 +13,7 @@ FROM unnest($1::uuid[], $2::text[], $3::text[], $4::boolean[], $5::text[], $6::s
     requested_at, source_topic, source_partition, source_offset, traceparent, tracestate)
 -- A fixed order keeps two intakes from waiting for each other.
 ORDER BY session_id, coalesce(profile_id, ''), priority DESC
-ON CONFLICT DO NOTHING
-RETURNING request_id;
+ON CONFLICT DO NOTHING;
 
 -- name: insert_waiters
 -- Accepts requests whose session and profile are under way: they wait for that answer. Holds the
@@ -47,8 +46,7 @@ SELECT i.request_id, i.session_id, i.profile_id, i.force_rescore, i.triggered_by
 FROM incoming i
 JOIN leaders ON leaders.session_id = i.session_id
     AND leaders.profile_key = coalesce(i.profile_id, '')
-ON CONFLICT (request_id) DO NOTHING
-RETURNING request_id;
+ON CONFLICT (request_id) DO NOTHING;
 
 -- name: known_requests
 -- Which of these request ids are stored already.

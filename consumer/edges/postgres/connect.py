@@ -117,6 +117,11 @@ def _has_transaction_limit(connection: asyncpg.Connection[Any]) -> bool:
     return connection.get_server_version().major >= HAS_TRANSACTION_LIMIT
 
 
+def affected(status: str) -> int:
+    """How many rows a statement wrote, of what PostgreSQL says of it ("INSERT 0 500")."""
+    return int(status.rsplit(maxsplit=1)[-1])
+
+
 def as_long_as_it_moves(connection: asyncpg.Connection[Any], idle_s: float) -> str:
     """SQL that lets the current transaction last however long, but never idle longer than that."""
     idle = f"SET LOCAL idle_in_transaction_session_timeout = {int(idle_s * 1000)}"

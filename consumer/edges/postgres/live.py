@@ -8,6 +8,7 @@ from typing import Any
 
 from asyncpg import Record
 
+from consumer.edges.postgres.connect import affected
 from consumer.edges.postgres.tables import Tables
 from consumer.ports import Change, Cursor
 
@@ -36,7 +37,7 @@ class StoredChanges(Tables):
         """Deletes some of what is older than an hour; answers how much."""
         async with self._connection() as connection:
             done = await connection.execute(self._sql["prune_live"], PRUNE_BATCH)
-        return int(done.split()[-1])
+        return affected(done)
 
 
 def _change(row: Record) -> Change:

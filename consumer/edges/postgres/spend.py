@@ -14,7 +14,7 @@ from uuid import UUID
 
 import asyncpg
 
-from consumer.edges.postgres.connect import translated
+from consumer.edges.postgres.connect import affected, translated
 from consumer.edges.postgres.store import load_queries
 from consumer.errors import LeaseLost
 from consumer.resources import resource
@@ -113,7 +113,7 @@ class Spend:
         with translated(self._where):
             async with self._pool.acquire(timeout=30) as connection:
                 done = await connection.execute(self._sql[name], *args)
-        return int(done.split()[-1])
+        return affected(done)
 
 
 def _exact(usd: float, rounding: str) -> Decimal:

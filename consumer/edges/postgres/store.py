@@ -14,7 +14,7 @@ import asyncpg
 
 from consumer import failpoints, outgoing
 from consumer.edges.postgres import rows
-from consumer.edges.postgres.connect import translated
+from consumer.edges.postgres.connect import affected, translated
 from consumer.error_codes import ErrorCode, failed_state
 from consumer.errors import AlreadyBeingScored, LeaseLost, NotReachable
 from consumer.outgoing import Addresses, Asked, OutboxRow
@@ -72,6 +72,12 @@ class IncomingRequest:
         )
 
 
+def _columns(requests: Iterable[IncomingRequest]) -> list[Sequence[Any]]:
+    """One array a column. Those without any value are sent empty: unnest fills them with NULL."""
+    columns = zip(*(request.columns for request in requests), strict=True)
+    return [() if column.count(None) == len(column) else column for column in columns]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
     """What waits. Counts stop at the limit that was asked for; ages are seconds."""
@@ -125,28 +131,27 @@ class Store:
         """Stores requests and dead letters, all or nothing; answers how many requests were new."""
         unique = {request.request_id: request for request in reversed(requests)}
         async with self._transaction() as connection:
-            new = await self._insert_requests(connection, list(unique.values()))
+            new = await self._insert_requests(connection, unique)
             await self.insert_outbox(connection, dead_letters)
         return new
 
     async def _insert_requests(
-        self, connection: asyncpg.Connection[Any], requests: list[IncomingRequest]
+        self, connection: asyncpg.Connection[Any], remaining: dict[UUID, IncomingRequest]
     ) -> int:
         """Leaders first, then those that wait for one, until none is left."""
         new = 0
-        remaining = {request.request_id: request for request in requests}
         for _ in range(_INSERT_ROUNDS):
             for name in ("insert_leaders", "insert_waiters"):
                 if not remaining:
                     return new
-                columns = list(zip(*(r.columns for r in remaining.values()), strict=True))
-                inserted = await connection.fetch(self._sql[name], *columns)
-                new += len(inserted)
-                for row in inserted:
+                columns = _columns(remaining.values())
+                inserted = affected(await connection.execute(self._sql[name], *columns))
+                new += inserted
+                if inserted == len(remaining):
+                    return new
+                # A leader may have finished between two statements: then its session is free again.
+                for row in await connection.fetch(self._sql["known_requests"], list(remaining)):
                     del remaining[row["request_id"]]
-            # A leader may have finished between the two statements: then its session is free again.
-            for row in await connection.fetch(self._sql["known_requests"], list(remaining)):
-                del remaining[row["request_id"]]
         raise NotReachable(f"{len(remaining)} requests found no place among their sessions' others")
 
     async def insert_outbox(
@@ -415,7 +420,7 @@ class Store:
     async def _delete(self, name: str, *args: Any) -> int:
         async with self._connection() as connection:
             done = await connection.execute(self._sql[name], *args)
-        return int(done.split()[-1])
+        return affected(done)
 
     # ── replay ──────────────────────────────────────────────────────────────
 
