@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any, Literal
 from urllib.parse import quote_plus
 
+import aiohttp
 import httpx
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.conn import collect_hosts, create_conn
@@ -148,7 +149,8 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # aiokafk
         self._url = url
         self._where = httpx.URL(url).host  # for messages: a URL may hold more than they should
         # RFC 6749, 2.3.1: encoded like a form's fields, before they go into the header.
-        self._auth = httpx.BasicAuth(quote_plus(client_id), quote_plus(client_secret))
+        credentials = aiohttp.encode_basic_auth(quote_plus(client_id), quote_plus(client_secret))
+        self._headers = {"authorization": credentials}
         self._form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
         self._token = ""
         self._fresh_until = 0.0
@@ -179,8 +181,8 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # aiokafk
 
     async def _post(self) -> tuple[int, bytes]:
         async with (
-            open_client("", timeout_s=TOKEN_LIMIT_S, headers={}) as client,
-            client.stream("POST", self._url, data=self._form, auth=self._auth) as response,
+            open_client("", timeout_s=TOKEN_LIMIT_S, headers=self._headers) as client,
+            client.stream("POST", self._url, data=self._form) as response,
         ):
             body = bytearray()
             async for chunk in response.aiter_bytes():
