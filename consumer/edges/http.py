@@ -34,7 +34,8 @@ def open_client(
 
 
 class _Direct(httpx.AsyncClient):
-    """Requests go to the transport as they are: what a call says of redirects or auth does nothing.
+    """Requests go to the transport as they are, but for what a hook adds to them: what a call says of
+    redirects or auth does nothing.
 
     A load balancer's cookie, sent back, would bind all calls of this process to one server.
     """
@@ -46,6 +47,8 @@ class _Direct(httpx.AsyncClient):
     async def send(
         self, request: httpx.Request, *, stream: bool = False, **_: Any
     ) -> httpx.Response:
+        for hook in self.event_hooks["request"]:
+            await hook(request)
         response = await self._direct.handle_async_request(request)
         if not stream:
             await response.aread()
