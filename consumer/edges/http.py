@@ -34,8 +34,8 @@ def open_client(
 
 
 class _Direct(httpx.AsyncClient):
-    """Requests go to the transport as they are, but for what a hook adds to them: what a call says of
-    redirects or auth does nothing.
+    """Requests go to the transport as they are, but for what a hook adds: what a call says of redirects
+    or auth does nothing.
 
     A load balancer's cookie, sent back, would bind all calls of this process to one server.
     """
