@@ -34,8 +34,8 @@ def open_client(
 
 
 class _Direct(httpx.AsyncClient):
-    """Requests go to the transport as they are, but for what a hook adds: what a call says of redirects
-    or auth does nothing.
+    """Requests go to the transport as they are, but for what a hook adds: the arguments `auth` and
+    `follow_redirects` do nothing.
 
     A load balancer's cookie, sent back, would bind all calls of this process to one server.
     """
@@ -51,7 +51,10 @@ class _Direct(httpx.AsyncClient):
             await hook(request)
         response = await self._direct.handle_async_request(request)
         if not stream:
-            await response.aread()
+            try:
+                await response.aread()
+            finally:
+                await response.aclose()
         return response
 
 
