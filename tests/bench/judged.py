@@ -130,8 +130,11 @@ async def faults(world: World) -> list[Figure]:
 
 
 async def head_of_line(world: World) -> list[Figure]:
-    """How much longer the others take (99th percentile) beside one session of 30 s."""
-    count, slots = world.amount(1000, full=10_000), 64
+    """How much longer the others take (99th percentile) beside one session of 30 s.
+
+    With the default slots: more of them would wait for the processor, and tell nothing else.
+    """
+    count, slots = world.amount(1000, full=10_000), 16
     ratios, alone = [], []
     for _ in range(world.rounds):
         plain = await _others_p99(world, count, slots, slow=-1)
