@@ -1,4 +1,4 @@
-"""The consumer beside what else one could judge sessions with: same judge, prompts, calls at a time.
+"""The consumer beside what else one could judge sessions with: same judge, prompts and calls.
 
 Each peer is used as its documentation says for many calls at a time. SET lists what was chosen, and
 where that is said. Common to all:
