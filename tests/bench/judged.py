@@ -11,14 +11,15 @@ from tests.bench.stand_in import Plan
 from tests.bench.world import Finished, World, answered, ask, cpu_s, outcome
 
 MEAN_S = 1.0
-# The judge's calls at a time, and which share of them is to be in use.
-CALLS = {64: 0.97, 128: 0.95, 256: 0.90}
-TRIED_CALLS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768)
+SLOTS = {64: 0.97, 128: 0.95, 256: 0.90}
+TRIED_SLOTS = (16, 32, 64, 96, 128, 192, 256, 384, 512, 768)
 KEPT = 0.8
-# The steady part is 80 % of them. Where calls are many, their latency is long past before it ends.
-ROUNDS_OF_CALLS = 10
+# The steady part is 80 % of them. Where slots are many, their latency is long past before it ends.
+ROUNDS_OF_SLOTS = 10
 MOST_SCORES = 768
 CPU_MARK_MS = 3.4
+# Beside 64 calls at a time: between two tries a request holds a worker's slot, but no call.
+SLOTS_UNDER_FAULTS = 96
 _FAILED = """
 SELECT session_id, error_code, error_message FROM score_requests
 WHERE error_code IS NOT NULL LIMIT 5
@@ -35,19 +36,19 @@ class Load:
     mean_s: float
     calls: int
 
-    def efficiency(self, calls: int) -> float:
-        return self.finished.per_second() * self.mean_s / calls
+    def efficiency(self, slots: int) -> float:
+        return self.finished.per_second() * self.mean_s / slots
 
 
 async def load(
-    world: World, calls: int, count: int, plan: Plan, *, warm: bool = False, **settings: object
+    world: World, slots: int, count: int, plan: Plan, *, warm: bool = False, **settings: object
 ) -> Load:
-    """One process, so many calls at a time, so many requests that are all there at once.
+    """One process, so many slots, so many requests that are all there at once.
 
     Where it is to be warm, one request before them costs nothing.
     """
     world.stand_in.follow(plan)
-    async with world.judged(calls, **settings) as stage, stage.consumer() as process:
+    async with world.judged(slots, **settings) as stage, stage.consumer() as process:
         if warm:
             await ask(stage, [count])
             await answered(stage, 1)
@@ -74,55 +75,73 @@ async def load(
 async def slots(world: World) -> list[Figure]:
     """Scores a second over what so many calls at a time could bring, and what they cost."""
     figures = []
-    for calls, mark in CALLS.items():
-        count = world.amount(min(calls * ROUNDS_OF_CALLS, MOST_SCORES))
-        loads = [await load(world, calls, count, Plan(mean_s=MEAN_S)) for _ in range(world.rounds)]
+    for concurrency, mark in SLOTS.items():
+        count = world.amount(min(concurrency * ROUNDS_OF_SLOTS, MOST_SCORES))
+        loads = [
+            await load(world, concurrency, count, Plan(mean_s=MEAN_S)) for _ in range(world.rounds)
+        ]
         figures.append(
             Figure(
-                name=f"slot efficiency, {calls} calls at a time",
+                name=f"slot efficiency, {concurrency} slots",
                 unit="",
-                values=[made.efficiency(calls) for made in loads],
+                values=[made.efficiency(concurrency) for made in loads],
                 mark=mark,
             )
         )
         figures.append(
             Figure(
-                name=f"CPU a score with judge, {calls} calls",
+                name=f"CPU a score with judge, {concurrency} slots",
                 unit="ms",
                 values=[made.cpu_ms for made in loads],
-                mark=CPU_MARK_MS if calls == 64 else None,
+                mark=CPU_MARK_MS if concurrency == 64 else None,
                 better="less",
             )
         )
     return figures
 
 
+async def spare_slots(world: World) -> list[Figure]:
+    """What the same calls at a time bring with half as many slots again: no mark is for that."""
+    figures = []
+    for calls in (64, 128):
+        count = world.amount(min(calls * ROUNDS_OF_SLOTS, MOST_SCORES))
+        loads = [
+            await load(world, calls, count, Plan(mean_s=MEAN_S), worker_slots=calls * 3 // 2)
+            for _ in range(world.rounds)
+        ]
+        name = f"share of {calls} calls in use, {calls * 3 // 2} slots"
+        figures.append(Figure(name=name, unit="", values=[m.efficiency(calls) for m in loads]))
+    return figures
+
+
 async def most_slots(world: World) -> list[Figure]:
-    """The most calls at a time that one process keeps busy, with no more slots than calls."""
+    """The largest number of slots in one process that is still worth it."""
     kept, told = 0, []
-    for calls in TRIED_CALLS:
-        count = world.amount(calls * 8)
-        made = await load(world, calls, count, Plan(mean_s=MEAN_S), worker_slots=calls)
-        efficiency = made.efficiency(calls)
-        told.append(f"{calls}: {efficiency:.2f}, {made.finished.per_second():.0f}/s")
+    for concurrency in TRIED_SLOTS:
+        made = await load(world, concurrency, world.amount(concurrency * 8), Plan(mean_s=MEAN_S))
+        efficiency = made.efficiency(concurrency)
+        told.append(f"{concurrency}: {efficiency:.2f}, {made.finished.per_second():.0f}/s")
         if efficiency < KEPT:
             break
-        kept = calls
+        kept = concurrency
     note = "; ".join(told)
-    return [Figure(name=f"slots = calls that keep {KEPT}", unit="slots", values=[kept], note=note)]
+    return [Figure(name=f"slots that keep {KEPT}", unit="slots", values=[kept], note=note)]
 
 
 async def faults(world: World) -> list[Figure]:
     """A tenth is turned away, a twentieth breaks, a twentieth is cut off: all are scored."""
     plan = Plan(mean_s=MEAN_S, rate_limited=0.10, broken=0.05, truncated=0.05)
-    calls = 64
-    count = world.amount(calls * 8)
-    loads = [await load(world, calls, count, plan) for _ in range(world.rounds)]
+    concurrency = 64
+    count = world.amount(concurrency * 8)
+    loads = [
+        await load(world, concurrency, count, plan, worker_slots=SLOTS_UNDER_FAULTS)
+        for _ in range(world.rounds)
+    ]
     return [
         Figure(
-            name=f"slot efficiency under faults, {calls} calls at a time",
+            name=f"slot efficiency under faults, 64 calls, {SLOTS_UNDER_FAULTS} slots",
             unit="",
-            values=[made.efficiency(calls) for made in loads],
+            values=[made.efficiency(concurrency) for made in loads],
             mark=0.70,
             note=f"{loads[0].calls / count:.2f} calls a score; none wrong, none missing",
         )
@@ -130,11 +149,8 @@ async def faults(world: World) -> list[Figure]:
 
 
 async def head_of_line(world: World) -> list[Figure]:
-    """How much longer the others take (99th percentile) beside one session of 30 s.
-
-    With the default slots: more of them would wait for the processor, and tell nothing else.
-    """
-    count, slots = world.amount(1000, full=10_000), 16
+    """How much longer the others take (99th percentile) beside one session of 30 s."""
+    count, slots = world.amount(1000, full=10_000), 64
     ratios, alone = [], []
     for _ in range(world.rounds):
         plain = await _others_p99(world, count, slots, slow=-1)
@@ -156,7 +172,7 @@ async def head_of_line(world: World) -> list[Figure]:
 
 async def _others_p99(world: World, count: int, slots: int, *, slow: int) -> float:
     plan = Plan(mean_s=0.2, cv=0, prompt_kb=20, slow=slow, slow_s=30)
-    made = await load(world, slots, count, plan, worker_slots=slots)
+    made = await load(world, slots, count, plan)
     pairs = zip(made.finished.started_s, made.finished.finished_s, strict=True)
     taken = sorted(end - start for start, end in pairs)
     return percentile(taken[:-1] if slow >= 0 else taken, 0.99)
@@ -164,17 +180,17 @@ async def _others_p99(world: World, count: int, slots: int, *, slow: int) -> flo
 
 async def replicas(world: World) -> list[Figure]:
     """Two processes against one, where the judge decides."""
-    calls, ratios = 32, []
+    slots, ratios = 32, []
     for _ in range(world.rounds):
-        one, two = [await _processes(world, calls, count) for count in (1, 2)]
+        one, two = [await _processes(world, slots, count) for count in (1, 2)]
         ratios.append(two / one)
-    return [Figure(name="2 processes over 1, 32 calls each", unit="x", values=ratios, mark=1.8)]
+    return [Figure(name="2 processes over 1, 32 slots each", unit="x", values=ratios, mark=1.8)]
 
 
-async def _processes(world: World, calls: int, processes: int) -> float:
+async def _processes(world: World, slots: int, processes: int) -> float:
     world.stand_in.follow(Plan(mean_s=MEAN_S))
-    count = world.amount(calls * processes * 7)
-    async with world.judged(calls) as stage, contextlib.AsyncExitStack() as stack:
+    count = world.amount(slots * processes * 7)
+    async with world.judged(slots) as stage, contextlib.AsyncExitStack() as stack:
         for _ in range(processes):
             await stack.enter_async_context(stage.consumer())
         await ask(stage, range(count))

@@ -168,24 +168,21 @@ class World:
         finally:
             await connection.close()
 
-    def config(self, calls: int) -> Path:
+    def config(self, concurrency: int) -> Path:
         """The shipped configuration, with so many calls at a time for the judge."""
-        folder = self.folder / f"config-{calls}"
+        folder = self.folder / f"config-{concurrency}"
         if not folder.exists():
             shutil.copytree(resource("config"), folder)
             path = folder / "llm_providers.yaml"
             providers = yaml.safe_load(path.read_text())
-            providers["openai-compatible"]["max_concurrency"] = calls
+            providers["openai-compatible"]["max_concurrency"] = concurrency
             path.write_text(yaml.safe_dump(providers))
         return folder
 
     @contextlib.asynccontextmanager
-    async def judged(self, calls: int, **settings: object) -> AsyncIterator[Stage]:
-        """A stage whose consumers ask the judge so often at once, and have as many slots as
-        docs/operations.md recommends for that.
-        """
-        slots = calls * SLOTS_FOR_CALLS
-        chosen = {"worker_slots": int(slots), "scoring_config_dir": self.config(calls)} | settings
+    async def judged(self, slots: int, **settings: object) -> AsyncIterator[Stage]:
+        """A stage whose consumers work on so many requests, and ask the judge as often, at once."""
+        chosen = {"worker_slots": slots, "scoring_config_dir": self.config(slots)} | settings
         async with self.stage(**chosen) as stage:
             yield stage
 
@@ -198,8 +195,6 @@ _SETTINGS: dict[str, object] = {
     "llm_context_window": 200_000,
     "llm_max_output_tokens": 8192,
 }
-# While a session is fetched, read and stored, and between two tries, a slot has no call.
-SLOTS_FOR_CALLS = 1.5
 
 
 @contextlib.asynccontextmanager

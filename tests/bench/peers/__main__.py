@@ -24,8 +24,9 @@ from tests.bench.peers.task import MARK
 from tests.bench.stand_in import Plan
 from tests.bench.world import World, world
 
-OURS = "score-consumer"
 SLOTS = 64
+# By how many slots it has for its calls: as many as each peer, and as many as operations.md says.
+OURS = {"score-consumer": SLOTS, "score-consumer-96": SLOTS * 3 // 2}
 SESSIONS = SLOTS * 10
 # Fewer with faults where they take minutes: phoenix then goes on with about one call at a time.
 FAULTY_SESSIONS = {"phoenix": SLOTS * 3}
@@ -60,8 +61,9 @@ async def compare(around: World, name: str, prompt: str, python: Path) -> Compar
 
     async def judged(plan: Plan, sessions: int) -> Pass:
         count = around.amount(sessions)
-        if name == OURS:
-            return _ours(await load(around, SLOTS, count, plan, warm=True))
+        if slots := OURS.get(name):
+            made = await load(around, SLOTS, count, plan, warm=True, worker_slots=slots)
+            return _ours(made)
         return await judged_by(
             name, around.stand_in, plan, prompt, slots=SLOTS, count=count, python=python
         )
@@ -137,12 +139,12 @@ def _versions(found: Sequence[Compared]) -> Mapping[str, str]:
 def main() -> None:
     """Prints two tables; writes JSON where told."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.peers", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {OURS}, {', '.join(SET)}")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join([*OURS, *SET])}")
     parser.add_argument("--python", type=Path, required=True, help="of the peers' environment")
     parser.add_argument("--json", type=Path, help="where to write all figures")
     parser.add_argument("--quick", action="store_true", help="once each, a fifth of the work")
     arguments = parser.parse_args()
-    known = [OURS, *SET]
+    known = [*OURS, *SET]
     if unknown := set(arguments.names) - set(known):
         parser.error(f"{', '.join(sorted(unknown))}: choose from {', '.join(known)}")
     out, about = Console(), machine()
