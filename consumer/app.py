@@ -208,7 +208,9 @@ async def _connect(
     addresses = Addresses(source=settings.event_source, topics=settings.topics)
     store = Store(pool, where=place(dsn), addresses=addresses)
     spend = Spend(pool, where=place(dsn))
-    judge = await stack.enter_async_context(open_judge(config, known, spend=spend, tracer=tracer))
+    judge = await stack.enter_async_context(
+        open_judge(config, known, spend=spend, tracer=tracer, most_calls=settings.worker_slots)
+    )
     profiles = ProfileBook(
         config.profiles, judge, activations=StoredProfiles(pool, where=place(dsn)), kept=store
     )

@@ -52,9 +52,11 @@ async def open_judge(
     spend: Spend | None = None,
     account: Account | None = None,
     tracer: Tracer = OFF,
+    most_calls: int | None = None,
 ) -> AsyncIterator[Judge]:
     """Every configured judge, each provider with a client and limits of its own.
 
+    No provider is asked more than `most_calls` times at once, nor more often than it allows.
     `spend` holds the configured caps; `account` is for all providers, in their place.
     """
     members: dict[Seat, Member] = {}
@@ -79,7 +81,7 @@ async def open_judge(
                 model: traced_provider(provider(model=model), tracer, client, judge.provider.type)
                 for model in judge.models.values()
             }
-            line = _line(judge, account or _account(judge, spend), known)
+            line = _line(judge, account or _account(judge, spend), known, most_calls)
             for seat, model in judge.models.items():
                 members[seat] = Member(
                     line=line,
@@ -100,12 +102,15 @@ def _account(judge: JudgeConfig, spend: Spend | None) -> Account | None:
     return None if cap is None or spend is None else Account(spend=spend, cap_usd=cap)
 
 
-def _line(judge: JudgeConfig, account: Account | None, known: Prices) -> Line:
+def _line(
+    judge: JudgeConfig, account: Account | None, known: Prices, most_calls: int | None
+) -> Line:
     limits = judge.provider
+    ceiling = min(limits.max_concurrency, most_calls or limits.max_concurrency)
     return Line(
         name=judge.name,
         prices=known,
-        concurrency=AdaptiveConcurrency(limits.max_concurrency, tolerance=TOLERATED),
+        concurrency=AdaptiveConcurrency(ceiling, tolerance=TOLERATED),
         breaker=Breaker(open_s=limits.breaker_open_s),
         requests=RateLimiter(limits.requests_per_minute) if limits.requests_per_minute else None,
         tokens=RateLimiter(limits.tokens_per_minute) if limits.tokens_per_minute else None,

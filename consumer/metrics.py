@@ -52,8 +52,11 @@ REQUESTS_IN_PROGRESS = Gauge(
 OLDEST_PENDING_SECONDS = Gauge(
     "scoring_requests_oldest_pending_seconds", "Age of the oldest request that waits. Scale on it."
 )
-SLOTS = Gauge("scoring_worker_slots", "Requests that this process may work on at a time.")
-SLOTS_BUSY = Gauge("scoring_worker_slots_busy", "Requests that this process is working on now.")
+SLOTS = Gauge(
+    "scoring_worker_slots",
+    "Requests that this process may have under way at a time: WORKER_SLOTS and half as many again.",
+)
+SLOTS_BUSY = Gauge("scoring_worker_slots_busy", "Requests that this process has under way.")
 LEASES_LOST = Counter(
     "scoring_leases_lost_total",
     "Requests that this process had to drop because their lease was no longer its own.",

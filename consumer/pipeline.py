@@ -41,6 +41,7 @@ from consumer.scoring.session import Session
 from consumer.scoring.text import storable
 from consumer.scoring.tool_report import Price
 from consumer.scoring.verdict import Verdict
+from consumer.together import both
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +144,13 @@ class Pipeline:
         session = await self.history.fetch(request.session_id)
         profile = self._profile(request, session)
         criteria_hash = self._criteria_hash(profile)
-        if stored := await self.scores.begin_scoring(
-            request, profile_id=profile.id, criteria_hash=criteria_hash
-        ):
-            return Reused(stored)
-        about = subject(
-            session,
-            price=session_price(session, self.prices),
-            cost_usd=session_cost_usd(session, self.prices),
+        # The tool report is made while the database waits for its disk.
+        stored, about = await both(
+            self.scores.begin_scoring(request, profile_id=profile.id, criteria_hash=criteria_hash),
+            self._subject(session),
         )
+        if stored is not None:
+            return Reused(stored)
         errand = self._errand(request, now())
         scored = await score_session(about, profile, self.judge, errand)
         return Completed(
@@ -168,6 +167,13 @@ class Pipeline:
                 inputs=scored.inputs,
                 duration_ms=round((now() - request.claimed_at) / timedelta(milliseconds=1)),
             )
+        )
+
+    async def _subject(self, session: Session) -> Subject:
+        return subject(
+            session,
+            price=session_price(session, self.prices),
+            cost_usd=session_cost_usd(session, self.prices),
         )
 
     def _criteria_hash(self, profile: Profile) -> str:

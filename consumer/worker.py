@@ -45,12 +45,19 @@ _DATABASE: Attributes = {"db.system.name": "postgresql"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """`slots` requests at a time; times in seconds."""
+    """`slots` judge calls at a time; times in seconds."""
 
     owner: str
     slots: int
     lease_s: float
     grace_s: float
+
+    @property
+    def most_requests(self) -> int:
+        """Under way at a time. A request needs a slot only while the judge is asked: half as many
+        again are fetched and stored meanwhile, or wait for another try, so that no slot is idle.
+        """
+        return self.slots + self.slots // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +77,7 @@ class _Probe:
 
 
 class Worker:
-    """N slots. `outcome_stored` wakes the relay."""
+    """Up to `most_requests` at a time. `outcome_stored` wakes the relay."""
 
     def __init__(
         self,
@@ -96,7 +103,7 @@ class Worker:
         self._failure: Exception | None = None
         self._spare_leases_until = 0.0
         self._freed_at = 0.0
-        metrics.SLOTS.set(settings.slots)
+        metrics.SLOTS.set(settings.most_requests)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Claims and works until `stop`; then finishes what fits in the grace time, and gives the
@@ -119,12 +126,12 @@ class Worker:
                 await renewing
 
     async def _look_for_work(self) -> bool:
-        """Claims for every free slot; answers whether there may be more to claim at once."""
+        """Claims as many as there is room for; answers whether there may be more at once."""
         if self._failure is not None:
             raise self._failure
         try:
             await self._free_expired()
-            free = self._settings.slots - len(self._works)
+            free = self._settings.most_requests - len(self._works)
             return 0 < free == await self._claim(free)
         except NotReachable:
             # The others could not renew their leases either: they get the time to do it.
@@ -132,7 +139,7 @@ class Worker:
             raise
 
     async def _claim(self, free: int) -> int:
-        """Claims for `free` slots; answers how many were filled. While it is to be found out if a
+        """Claims up to `free` requests; answers how many it got. While it is to be found out if a
         judge is well again, a single request of those that need it goes first.
         """
         if not free:

@@ -22,8 +22,10 @@ from consumer.scoring.judgement import Judgement, Sample, total_cost_usd
 from consumer.scoring.profile import Profile, Seat
 from consumer.scoring.prompt import render
 from consumer.scoring.scorers.base import Subject
+from consumer.scoring.session import Session
 from consumer.scoring.transcript import transcript
 from consumer.scoring.verdict import Verdict
+from consumer.together import both
 
 log = structlog.get_logger()
 
@@ -117,7 +119,10 @@ class Judge:
         )
         try:
             async with asyncio.timeout(errand.left_s):
-                judgement = await _judgement(asking, members, total_of, self._keep(errand))
+                judgement, flags = await both(
+                    _judgement(asking, members, total_of, self._keep(errand)),
+                    _flags(subject.session, inputs),
+                )
         except TimeoutError as error:
             raise JudgeUnavailable(f"no verdict within {errand.left_s or 0:.0f} s") from error
         except BudgetExhausted as error:
@@ -125,7 +130,6 @@ class Judge:
                 error, tuple(self._kept[errand.request_id].values())
             ) from error
         self._kept.pop(errand.request_id, None)
-        flags = await beside(inputs, injection.flags, subject.session)
         return replace(judgement, flags=flags), inputs
 
     def _keep(self, errand: Errand) -> _Kept:
@@ -175,6 +179,12 @@ class Judge:
             _observe(line)
 
 
+async def _flags(session: Session, inputs: Inputs) -> tuple[injection.Flag, ...]:
+    """Found while the judge thinks."""
+    await asyncio.sleep(0)  # the question leaves first
+    return await beside(inputs, injection.flags, session)
+
+
 async def _judgement(
     asking: Asking, members: Sequence[Member], total_of: TotalOf, kept: _Kept
 ) -> Judgement:
@@ -193,6 +203,8 @@ async def _judgement(
 
 async def _all_samples(asking: Asking, seats: Sequence[Member], kept: _Kept) -> list[Sample]:
     """A sample of each seat, all at once. All end before a failure is told: paid ones are kept."""
+    if len(seats) == 1:  # without a task of its own
+        return [await _kept_sample(asking, 0, seats[0], kept)]
     asked = (_kept_sample(asking, n, seat, kept) for n, seat in enumerate(seats))
     results = await asyncio.gather(*asked, return_exceptions=True)
     for result in results:

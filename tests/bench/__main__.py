@@ -31,10 +31,6 @@ SUITE: Mapping[str, Benchmark] = {
     "replicas": judged.replicas,
     "growth": ruled.growth,
 }
-# Not part of the whole, which is to take no longer than a quarter of an hour.
-BY_NAME: Mapping[str, Benchmark] = {"spare-slots": judged.spare_slots}
-KNOWN: Mapping[str, Benchmark] = {**SUITE, **BY_NAME}
-
 
 SIZES = {
     "quick": "once each, a fifth of the work",
@@ -48,7 +44,7 @@ async def run(names: list[str], *, size: Size, say: Callable[[str], None]) -> li
     async with world(size=size) as around:
         for name in names:
             began = monotonic()
-            found = await KNOWN[name](around)
+            found = await SUITE[name](around)
             figures += found
             told = "; ".join(f"{f.name}: {shown(f.median)} {f.unit}".strip() for f in found)
             say(f"{name} ({monotonic() - began:.0f} s): {told}")
@@ -58,15 +54,15 @@ async def run(names: list[str], *, size: Size, say: Callable[[str], None]) -> li
 def main() -> None:
     """Prints a table; writes JSON where told."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(KNOWN)}")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join(SUITE)}")
     parser.add_argument("--json", type=Path, help="where to write all figures")
     sizes = parser.add_mutually_exclusive_group()
     sizes.set_defaults(size="usual")
     for size, told in SIZES.items():
         sizes.add_argument(f"--{size}", dest="size", action="store_const", const=size, help=told)
     arguments = parser.parse_args()
-    if unknown := set(arguments.names) - set(KNOWN):
-        parser.error(f"{', '.join(sorted(unknown))}: choose from {', '.join(KNOWN)}")
+    if unknown := set(arguments.names) - set(SUITE):
+        parser.error(f"{', '.join(sorted(unknown))}: choose from {', '.join(SUITE)}")
     out = Console()
     about = machine()
     names = arguments.names or list(SUITE)

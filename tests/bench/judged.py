@@ -18,8 +18,6 @@ KEPT = 0.8
 ROUNDS_OF_SLOTS = 10
 MOST_SCORES = 768
 CPU_MARK_MS = 3.4
-# Beside 64 calls at a time: between two tries a request holds a worker's slot, but no call.
-SLOTS_UNDER_FAULTS = 96
 _FAILED = """
 SELECT session_id, error_code, error_message FROM score_requests
 WHERE error_code IS NOT NULL LIMIT 5
@@ -35,6 +33,7 @@ class Load:
     peak_mib: float
     mean_s: float
     calls: int
+    most_at_once: int
 
     def efficiency(self, slots: int) -> float:
         return self.finished.per_second() * self.mean_s / slots
@@ -69,6 +68,7 @@ async def load(
         peak_mib=peak,
         mean_s=stats["busy_s"] / stats["calls"],
         calls=stats["calls"],
+        most_at_once=stats["most_at_once"],
     )
 
 
@@ -86,6 +86,7 @@ async def slots(world: World) -> list[Figure]:
                 unit="",
                 values=[made.efficiency(concurrency) for made in loads],
                 mark=mark,
+                note=f"at most {max(made.most_at_once for made in loads)} calls at a time",
             )
         )
         figures.append(
@@ -97,20 +98,6 @@ async def slots(world: World) -> list[Figure]:
                 better="less",
             )
         )
-    return figures
-
-
-async def spare_slots(world: World) -> list[Figure]:
-    """What the same calls at a time bring with half as many slots again: no mark is for that."""
-    figures = []
-    for calls in (64, 128):
-        count = world.amount(min(calls * ROUNDS_OF_SLOTS, MOST_SCORES))
-        loads = [
-            await load(world, calls, count, Plan(mean_s=MEAN_S), worker_slots=calls * 3 // 2)
-            for _ in range(world.rounds)
-        ]
-        name = f"share of {calls} calls in use, {calls * 3 // 2} slots"
-        figures.append(Figure(name=name, unit="", values=[m.efficiency(calls) for m in loads]))
     return figures
 
 
@@ -133,13 +120,10 @@ async def faults(world: World) -> list[Figure]:
     plan = Plan(mean_s=MEAN_S, rate_limited=0.10, broken=0.05, truncated=0.05)
     concurrency = 64
     count = world.amount(concurrency * 8)
-    loads = [
-        await load(world, concurrency, count, plan, worker_slots=SLOTS_UNDER_FAULTS)
-        for _ in range(world.rounds)
-    ]
+    loads = [await load(world, concurrency, count, plan) for _ in range(world.rounds)]
     return [
         Figure(
-            name=f"slot efficiency under faults, 64 calls, {SLOTS_UNDER_FAULTS} slots",
+            name=f"slot efficiency under faults, {concurrency} slots",
             unit="",
             values=[made.efficiency(concurrency) for made in loads],
             mark=0.70,

@@ -232,8 +232,7 @@ def test_the_notes_warn_of_what_is_allowed_and_seldom_meant(helm: str, tmp_path:
         told = run(helm, "template", "scores", str(tmp_path), version, *shown)
         return str(yaml.safe_load(told)["notes"])
 
-    # Half as many slots again keep a provider's calls busy: docs/operations.md, "Sizes".
-    limit = ProviderConfig.model_fields["max_concurrency"].default * 3 // 2
+    limit = ProviderConfig.model_fields["max_concurrency"].default
     slots, too_many = {"WORKER_SLOTS": limit}, f"WORKER_SLOTS is {limit + 1}"
     judge = {
         "judge": {"provider": "openai"},

@@ -94,6 +94,8 @@ class StandIns:
     judge_faults: Faults = field(default_factory=Faults)
     history_calls: Counter[str] = field(default_factory=Counter)
     judge_calls: Counter[str] = field(default_factory=Counter)
+    judge_under_way: int = 0
+    judge_most_at_once: int = 0
     history_delay_s: float = 0.0
     judge_delay_s: float = 0.0
     prompts: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
@@ -154,7 +156,8 @@ class _Judge:
         session_id = self._stand_ins.session_in(body["messages"][0]["content"]) or "unknown"
         self._stand_ins.judge_calls[session_id] += 1
         self._stand_ins.prompts[session_id].append(body)
-        await asyncio.sleep(self._stand_ins.judge_delay_s)
+        async with self._under_way():
+            await asyncio.sleep(self._stand_ins.judge_delay_s)
         if fault := self._stand_ins.judge_faults.next(session_id):
             await (await fault())(scope, receive, send)
             return
@@ -163,6 +166,16 @@ class _Judge:
             return {"type": "http.request", "body": raw, "more_body": False}
 
         await self._good(scope, again, send)
+
+    @contextlib.asynccontextmanager
+    async def _under_way(self) -> AsyncIterator[None]:
+        told = self._stand_ins
+        told.judge_under_way += 1
+        told.judge_most_at_once = max(told.judge_most_at_once, told.judge_under_way)
+        try:
+            yield
+        finally:
+            told.judge_under_way -= 1
 
 
 @contextlib.asynccontextmanager

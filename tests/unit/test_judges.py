@@ -86,6 +86,12 @@ async def test_each_kind_has_its_adapter_and_its_key(
     assert client.is_closed
 
 
+async def test_no_provider_is_asked_more_often_than_the_process_may() -> None:
+    config = configured(provider(max_concurrency=7), provider("free", {BIG: "big"}))
+    async with open_judge(config, prices(config), most_calls=16) as judge:
+        assert [line.concurrency.limit for line in judge.lines] == [7, 16]
+
+
 async def test_a_provider_s_limits_are_its_line_s() -> None:
     limits: dict[str, Any] = {
         "max_concurrency": 7,

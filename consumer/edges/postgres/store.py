@@ -128,8 +128,15 @@ class Store:
     async def accept(
         self, requests: Sequence[IncomingRequest], dead_letters: Sequence[OutboxRow]
     ) -> int:
-        """Stores requests and dead letters, all or nothing; answers how many requests were new."""
+        """Stores requests and dead letters; answers how many requests were new.
+
+        Dead letters are stored with all requests or not at all. Requests that are stored already
+        when it fails are known when they come again.
+        """
         unique = {request.request_id: request for request in reversed(requests)}
+        if not dead_letters:  # most batches: a transaction of their own would be two round trips
+            async with self._connection() as connection:
+                return await self._insert_requests(connection, unique)
         async with self._transaction() as connection:
             new = await self._insert_requests(connection, unique)
             await self.insert_outbox(connection, dead_letters)
@@ -204,18 +211,21 @@ class Store:
         self, request: ClaimedRequest, *, profile_id: str, criteria_hash: str
     ) -> Score | None:
         """See ports.Scores."""
-        try:
-            held = await self._fetch(
-                "begin_scoring", request.request_id, request.lease_token, profile_id
+        async with self._connection() as connection:
+            try:
+                held = await connection.fetchrow(
+                    self._sql["begin_scoring"], request.request_id, request.lease_token, profile_id
+                )
+            except asyncpg.UniqueViolationError as error:
+                raise AlreadyBeingScored(f"{request.session_id} by {profile_id}") from error
+            if held is None:
+                raise LeaseLost(str(request.request_id))
+            if held["force_rescore"]:
+                return None
+            found = await connection.fetchrow(
+                self._sql["current_score"], request.session_id, profile_id, criteria_hash
             )
-        except asyncpg.UniqueViolationError as error:
-            raise AlreadyBeingScored(f"{request.session_id} by {profile_id}") from error
-        if not held:
-            raise LeaseLost(str(request.request_id))
-        if held[0]["force_rescore"]:
-            return None
-        found = await self._fetch("current_score", request.session_id, profile_id, criteria_hash)
-        return rows.score_of(found[0]) if found else None
+        return rows.score_of(found) if found else None
 
     async def put_back(
         self,

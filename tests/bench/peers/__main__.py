@@ -25,8 +25,7 @@ from tests.bench.stand_in import Plan
 from tests.bench.world import World, world
 
 SLOTS = 64
-# By how many slots it has for its calls: as many as each peer, and as many as operations.md says.
-OURS = {"score-consumer": SLOTS, "score-consumer-96": SLOTS * 3 // 2}
+OURS = "score-consumer"
 SESSIONS = SLOTS * 10
 # Fewer with faults where they take minutes: phoenix then goes on with about one call at a time.
 FAULTY_SESSIONS = {"phoenix": SLOTS * 3}
@@ -61,9 +60,8 @@ async def compare(around: World, name: str, prompt: str, python: Path) -> Compar
 
     async def judged(plan: Plan, sessions: int) -> Pass:
         count = around.amount(sessions)
-        if slots := OURS.get(name):
-            made = await load(around, SLOTS, count, plan, warm=True, worker_slots=slots)
-            return _ours(made)
+        if name == OURS:
+            return _ours(await load(around, SLOTS, count, plan, warm=True))
         return await judged_by(
             name, around.stand_in, plan, prompt, slots=SLOTS, count=count, python=python
         )
@@ -85,6 +83,7 @@ def _ours(made: Load) -> Pass:
         peak_mib=made.peak_mib,
         took_s=max(made.finished.finished_s) - began_s,
         calls=made.calls - 1,
+        most_at_once=made.most_at_once,
     )
 
 
@@ -111,7 +110,8 @@ async def run(
 
 def _plain_row(made: Compared) -> list[str]:
     figures = ("per_second", "efficiency", "cpu_ms", "peak_mib")
-    return [made.name, *(shown(made.middle(figure)) for figure in figures)]
+    at_once = max(judged.most_at_once for judged in (*made.rounds, made.faulty))
+    return [made.name, *(shown(made.middle(figure)) for figure in figures), str(at_once)]
 
 
 def _faulty_row(made: Compared) -> list[str]:
@@ -122,7 +122,8 @@ def _faulty_row(made: Compared) -> list[str]:
 
 
 def _tables(found: Sequence[Compared]) -> list[Table]:
-    plain = Table("", "sessions/s", "slot efficiency", "CPU ms", "peak MiB", title="Side by side")
+    told = ("sessions/s", "slot efficiency", "CPU ms", "peak MiB", "calls at once, at most")
+    plain = Table("", *told, title="Side by side")
     counts = ("scored", "failed", "wrong", "missing")
     faulty = Table("", *counts, "scored/s", "CPU ms", "calls", title="A tenth 429 or 500")
     for made in found:
@@ -139,12 +140,12 @@ def _versions(found: Sequence[Compared]) -> Mapping[str, str]:
 def main() -> None:
     """Prints two tables; writes JSON where told."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.peers", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join([*OURS, *SET])}")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"of {', '.join([OURS, *SET])}")
     parser.add_argument("--python", type=Path, required=True, help="of the peers' environment")
     parser.add_argument("--json", type=Path, help="where to write all figures")
     parser.add_argument("--quick", action="store_true", help="once each, a fifth of the work")
     arguments = parser.parse_args()
-    known = [*OURS, *SET]
+    known = [OURS, *SET]
     if unknown := set(arguments.names) - set(known):
         parser.error(f"{', '.join(sorted(unknown))}: choose from {', '.join(known)}")
     out, about = Console(), machine()

@@ -57,6 +57,7 @@ class Pass:
     peak_mib: float
     took_s: float
     calls: int
+    most_at_once: int
     versions: Mapping[str, str] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
 
@@ -94,6 +95,7 @@ async def judged_by(
         peak_mib=told["peak_mib"],
         took_s=told["took_s"],
         calls=stats["calls"] - 1,
+        most_at_once=stats["most_at_once"],
         versions=told["versions"],
         refused=tuple(told["refused"]),
     )

@@ -1,0 +1,20 @@
+"""Two things at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:
+    """What both answer; `one` begins. Both end before a failure is told, that of `one` first."""
+    done, also = await asyncio.gather(one, other, return_exceptions=True)
+    if isinstance(done, BaseException):
+        raise done
+    if isinstance(also, BaseException):
+        raise also
+    return done, also
