@@ -51,6 +51,7 @@ class Plan:
 class Stats:
     """What was asked since the last plan; `busy_s` is the sum of the latencies that were dealt.
 
+    `taken_s` is what sessions and verdicts really took, from a whole request to its answer.
     `graded_s` says when each grade was due, by this process's clock.
     """
 
@@ -58,6 +59,7 @@ class Stats:
     calls: int = 0
     good: int = 0
     busy_s: float = 0.0
+    taken_s: float = 0.0
     most_at_once: int = 0
     at_once: int = 0
     prompt_bytes: int = 0
@@ -192,19 +194,21 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, request: bytes) -> None:
         services = self._services
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         head, _, body = request.partition(b"\r\n\r\n")
         path = head.split(b" ", 2)[1]
         if path.startswith(b"/api/v1/history/sessions/b-"):
             services.stats.history += 1
             number = int(path.rpartition(b"-")[2])
             self._send(_http(200, sessions.session(number, prompt_kb=services.plan.prompt_kb)))
+            services.stats.taken_s += loop.time() - began_s
         elif path.endswith(b"/chat/completions"):
-            loop = asyncio.get_running_loop()
             own = not path.startswith(b"/graded/")
             delay_s, answer = services.judge(body) if own else services.grade(body, loop.time())
             services.stats.at_once += 1
             services.stats.most_at_once = max(services.stats.most_at_once, services.stats.at_once)
-            loop.call_later(delay_s, self._judged, answer)
+            loop.call_later(delay_s, self._judged, answer, began_s)
         elif path == b"/control":
             services.follow(Plan(**json.loads(body)))
             self._send(_http(200, b"{}"))
@@ -215,9 +219,10 @@ class Connection(asyncio.Protocol):
         else:
             self._send(_http(404, b"{}"))
 
-    def _judged(self, answer: bytes) -> None:
+    def _judged(self, answer: bytes, began_s: float) -> None:
         self._services.stats.at_once -= 1
         self._send(answer)
+        self._services.stats.taken_s += asyncio.get_running_loop().time() - began_s
 
     def _send(self, answer: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
