@@ -41,7 +41,7 @@ from consumer.scoring.session import Session
 from consumer.scoring.text import storable
 from consumer.scoring.tool_report import Price
 from consumer.scoring.verdict import Verdict
-from consumer.together import both
+from consumer.together import both, let_others
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +151,7 @@ class Pipeline:
         )
         if stored is not None:
             return Reused(stored)
+        await let_others()
         errand = self._errand(request, now())
         scored = await score_session(about, profile, self.judge, errand)
         return Completed(
@@ -170,6 +171,7 @@ class Pipeline:
         )
 
     async def _subject(self, session: Session) -> Subject:
+        await let_others()
         return subject(
             session,
             price=session_price(session, self.prices),

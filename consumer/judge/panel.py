@@ -25,7 +25,7 @@ from consumer.scoring.scorers.base import Subject
 from consumer.scoring.session import Session
 from consumer.scoring.transcript import transcript
 from consumer.scoring.verdict import Verdict
-from consumer.together import both
+from consumer.together import both, let_others
 
 log = structlog.get_logger()
 
@@ -181,7 +181,7 @@ class Judge:
 
 async def _flags(session: Session, inputs: Inputs) -> tuple[injection.Flag, ...]:
     """Found while the judge thinks."""
-    await asyncio.sleep(0)  # the question leaves first
+    await let_others()  # the question leaves first
     return await beside(inputs, injection.flags, session)
 
 

@@ -22,6 +22,7 @@ from consumer.scoring.profile import Profile
 from consumer.scoring.prompt import correction
 from consumer.scoring.scorers.base import Subject
 from consumer.scoring.verdict import Verdict, VerdictInvalid, check, output_schema
+from consumer.together import let_others
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -150,8 +151,9 @@ async def sample(asking: Asking, member: Member) -> Sample:
 
 
 async def beside(inputs: Inputs, work: Callable[..., T], *args: Any) -> T:
-    """What the work answers; done beside the event loop where it takes long."""
+    """What the work answers; done beside the event loop where it takes long, else after others."""
     if len(inputs.content) < LARGE_BYTES:
+        await let_others()
         return work(*args)
     return await asyncio.to_thread(work, *args)
 

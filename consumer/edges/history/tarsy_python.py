@@ -29,6 +29,7 @@ from consumer.errors import (
     SessionNotFound,
 )
 from consumer.scoring.session import Session
+from consumer.together import let_others
 
 BASE_PATH = "/api/v1/history"
 PAGE_SIZE = 100  # what the service gives at most
@@ -53,7 +54,9 @@ class TarsyPythonHistory:
         """See ports.History."""
         place = f"{BASE_PATH}/sessions/{quote(session_id, safe='')}"
         missing = f"the History Service knows no session {session_id!r}"
-        detail = parse(Detail, await self._get(place, missing))
+        answer = await self._get(place, missing)
+        await let_others()
+        detail = parse(Detail, answer)
         if detail.session_id != session_id:
             raise HistoryInvalid(f"session_id: asked for {session_id!r}, got {detail.session_id!r}")
         _require_completed(detail)
@@ -61,6 +64,7 @@ class TarsyPythonHistory:
         if final_analysis is None:
             answer = await self._get(f"{place}/final-analysis", missing)
             final_analysis = parse(FinalAnalysis, answer).final_analysis
+        await let_others()
         return session(detail, final_analysis=final_analysis, labels=self.labels)
 
     async def pages(
