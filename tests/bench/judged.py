@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tests.bench.figures import Figure, percentile
 from tests.bench.memory import peak_mib
@@ -133,15 +134,17 @@ async def faults(world: World) -> list[Figure]:
 
 
 async def head_of_line(world: World) -> list[Figure]:
-    """How much longer the others take (99th percentile) beside one session of 30 s."""
+    """How much longer the others take (99th percentile) beside one session of 30 s: against the
+    mean of the same without it, right before and right after, as a host's speed changes by minutes.
+    """
     count, slots = world.amount(1000, full=10_000), 64
-    ratios, alone = [], []
+    plain, beside = [await _others_p99(world, count, slots, slow=-1)], []
     for _ in range(world.rounds):
-        plain = await _others_p99(world, count, slots, slow=-1)
-        beside = await _others_p99(world, count, slots, slow=0)
-        ratios.append(beside / plain - 1)
-        alone.append(plain * 1000)
-    note = f"{sum(alone) / len(alone):.0f} ms from claim to score without it"
+        beside.append(await _others_p99(world, count, slots, slow=0))
+        plain.append(await _others_p99(world, count, slots, slow=-1))
+    around = [sum(pair) / 2 for pair in pairwise(plain)]
+    ratios = [one / other - 1 for one, other in zip(beside, around, strict=True)]
+    note = f"{sum(plain) / len(plain) * 1000:.0f} ms from claim to score without it"
     return [
         Figure(
             name="others' p99 beside a 30 s session",
