@@ -9,9 +9,10 @@ where that is said. Common to all:
   the prompt), where the consumer asks for a verdict on four criteria with evidence.
 - A peer only judges. The consumer also takes requests from Kafka, fetches sessions, checks the
   verdict's quotes, applies rules, writes to PostgreSQL and announces each score.
-- All have 64 slots: a session each, waits between tries included. `score-consumer-96` has 96 for
-  its 64 calls, so that some sessions are fetched and stored while others are judged. `by-hand` is
-  no library, but the OpenAI client in a loop: the judge's own limit.
+- All have 64 slots, and the judge sees no more calls at once: a column says so. A peer's slot is a
+  session, waits between tries included; the consumer's is a call, as is its own design, and half
+  as many sessions again are fetched, stored or wait. `by-hand` is no library, but the OpenAI client
+  in a loop: the judge's own limit.
 - Each judges one session before it counts, so that late imports cost nothing.
 - Each may try a call five times again. Where a peer leaves that to the OpenAI client, the client
   follows Retry-After.

@@ -118,14 +118,16 @@ def _faulty_row(made: Compared) -> list[str]:
     judged, told = made.faulty, made.faulty.outcome
     counts = map(str, (told.scored, told.failed, told.wrong, told.missing))
     per_second, calls = told.scored / judged.took_s, judged.calls / sum(asdict(told).values())
-    return [made.name, *counts, *map(shown, (per_second, judged.cpu_ms, calls))]
+    figures = (per_second, judged.efficiency, judged.cpu_ms, calls)
+    return [made.name, *counts, *map(shown, figures)]
 
 
 def _tables(found: Sequence[Compared]) -> list[Table]:
     told = ("sessions/s", "slot efficiency", "CPU ms", "peak MiB", "calls at once, at most")
     plain = Table("", *told, title="Side by side")
     counts = ("scored", "failed", "wrong", "missing")
-    faulty = Table("", *counts, "scored/s", "CPU ms", "calls", title="A tenth 429 or 500")
+    measured = ("scored/s", "slot efficiency", "CPU ms", "calls")
+    faulty = Table("", *counts, *measured, title="A tenth 429 or 500")
     for made in found:
         plain.add_row(*_plain_row(made))
         faulty.add_row(*_faulty_row(made))
