@@ -24,6 +24,8 @@ PAGE = 500
 # In memory at a time, but for an event that is larger by itself.
 PAGE_BYTES = 32 * 1024 * 1024
 POLL_S = 1.0
+# After a page that was not full: events that come meanwhile go together, at a page's price.
+GATHER_S = 0.02
 FLUSH_S = 10.0
 # So many of a page get a second chance where they are too large: we hold the outbox meanwhile.
 ALONE = 20
@@ -57,6 +59,8 @@ class Relay:
             self.heartbeat.tick()
             if not sent:
                 await self.wake.wait(POLL_S)
+            elif sent < PAGE:
+                await asyncio.sleep(GATHER_S)
         await self._flush()
 
     async def _flush(self) -> None:

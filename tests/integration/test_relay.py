@@ -11,6 +11,8 @@ import random
 import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -28,7 +30,7 @@ from consumer.errors import NotReachable
 from consumer.events import DLQ_TYPE
 from consumer.loops import Heartbeat, Signal
 from consumer.outgoing import OutboxRow
-from consumer.relay import PAGE, Relay
+from consumer.relay import GATHER_S, PAGE, Relay
 from tests.integration.builders import (
     addresses_of,
     by_partition,
@@ -374,6 +376,33 @@ async def test_only_one_relay_sends_at_a_time(
 
         assert await relay.send_page() == 5
     assert await left(database) == 0
+
+
+async def test_events_that_come_one_after_the_other_share_pages(
+    store: Store,
+    database: str,
+    kafka: KafkaServer,
+    topics: Topics,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pages: list[tuple[float, int, float]] = []
+    send_page = Relay.send_page
+
+    async def timed(relay: Relay) -> int:
+        began = monotonic()
+        sent = await send_page(relay)
+        pages.append((began, sent, monotonic()))
+        return sent
+
+    monkeypatch.setattr(Relay, "send_page", timed)
+    async with relaying(store, kafka.bootstrap) as relay, running(relay):
+        for n in range(20):
+            await store.accept([], some_events(topics, 1, start=n))
+            relay.wake.set()
+        await until(lambda: is_empty(database))
+
+    waited = [began - ended for (_, sent, ended), (began, _, _) in pairwise(pages) if sent]
+    assert min(waited) >= GATHER_S - 0.001
 
 
 async def test_two_relays_send_nothing_twice(
