@@ -26,9 +26,11 @@ from tests.bench.world import World, world
 
 SLOTS = 64
 OURS = "score-consumer"
-SESSIONS = SLOTS * 10
-# Fewer with faults where they take minutes: phoenix then goes on with about one call at a time.
-FAULTY_SESSIONS = {"phoenix": SLOTS * 3}
+# The judge sets the pace of all: of 640 sessions chance alone makes a difference of 0.1 %.
+SESSIONS = SLOTS * 40
+FAULTY_SESSIONS = SLOTS * 30
+# Phoenix then goes on with about one call at a time, and would take a quarter of an hour.
+FEWER_FAULTY_SESSIONS = {"phoenix": SLOTS * 3}
 PLAIN = Plan(mean_s=MEAN_S)
 FAULTY = Plan(mean_s=MEAN_S, rate_limited=0.05, broken=0.05)
 
@@ -67,9 +69,8 @@ async def compare(around: World, name: str, prompt: str, python: Path) -> Compar
         )
 
     rounds = [await judged(PLAIN, SESSIONS) for _ in range(around.rounds)]
-    return Compared(
-        name=name, rounds=rounds, faulty=await judged(FAULTY, FAULTY_SESSIONS.get(name, SESSIONS))
-    )
+    with_faults = FEWER_FAULTY_SESSIONS.get(name, FAULTY_SESSIONS)
+    return Compared(name=name, rounds=rounds, faulty=await judged(FAULTY, with_faults))
 
 
 def _ours(made: Load) -> Pass:
