@@ -147,10 +147,13 @@ class Line:
 
     async def _tried(self, provider: Provider, question: Question) -> Completion:
         """One call, tried again by the schedule while the provider is unwell; a probe is not."""
+        # Not the question itself: tenacity's objects refer to themselves, and would keep the prompt
+        # until garbage is collected, which is after a thousand calls.
+        until = monotonic() + question.left_s
         retrying = AsyncRetrying(
             stop=stop_after_attempt(1 + len(self.retry_delays_s)),
             wait=self._delay,
-            retry=retry_if_exception(lambda error: self._worth_waiting(error, question)),
+            retry=retry_if_exception(lambda error: self._worth_waiting(error, until)),
             reraise=True,
         )
         opened = self.breaker.opened_total
@@ -164,15 +167,15 @@ class Line:
         scheduled = self.retry_delays_s[state.attempt_number - 1 : state.attempt_number]
         return max(*scheduled, wished, 0.0)
 
-    def _worth_waiting(self, error: BaseException, question: Question) -> bool:
+    def _worth_waiting(self, error: BaseException, until: float) -> bool:
         """Whether to wait inside the call: not for a refused key, nor for long, nor once others
-        found out that the provider is unwell; nor where this call is the probe.
+        found out that the provider is unwell; nor where this call is the probe. `until`: monotonic.
         """
         hopeless = isinstance(error, JudgeRejected | JudgeHeld)
         if not isinstance(error, JudgeUnavailable) or hopeless:
             return False
         wished = error.retry_after or 0.0
-        return wished <= min(LONGEST_WAIT_IN_CALL_S, question.left_s) and not self.held
+        return wished <= min(LONGEST_WAIT_IN_CALL_S, until - monotonic()) and not self.held
 
     async def _try(self, provider: Provider, question: Question, opened: int) -> Completion:
         estimate = self.estimate(provider.model)
