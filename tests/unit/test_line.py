@@ -1,6 +1,8 @@
 """One provider's line: retries, breaker, limits and account, and that nothing is ever lost."""
 
 import asyncio
+import gc
+import weakref
 from time import monotonic
 from typing import Any
 
@@ -118,6 +120,26 @@ async def test_the_question_is_passed_on_and_the_answer_back() -> None:
 def test_a_question_s_text_is_all_its_messages() -> None:
     said = ChatMessage(role="user", text="a"), ChatMessage(role="assistant", text="b")
     assert question(messages=said).text == "a\nb"
+
+
+class Prompt(str):
+    """A text of which one can tell whether it is still kept."""
+
+    __slots__ = ("__weakref__",)
+
+
+@virtually
+async def test_nothing_keeps_a_prompt_once_it_is_answered() -> None:
+    prompt = Prompt(PROMPT)
+    kept = weakref.ref(prompt)
+    messages = (ChatMessage(role="user", text=prompt),)
+    gc.disable()  # a cycle would keep it until a collection that comes late
+    try:
+        await ask(line(), messages=messages)
+        del prompt, messages
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 # --- Retries -----------------------------------------------------------------------------------
