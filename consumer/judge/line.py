@@ -161,11 +161,12 @@ class Line:
         return completion
 
     def _delay(self, state: RetryCallState) -> float:
+        """What the provider wishes, who knows better; else as scheduled."""
         error = state.outcome.exception() if state.outcome else None
-        wished = getattr(error, "retry_after", None) or 0.0
+        wished: float | None = getattr(error, "retry_after", None)
         # tenacity asks after the last try as well, before it stops.
         scheduled = self.retry_delays_s[state.attempt_number - 1 : state.attempt_number]
-        return max(*scheduled, wished, 0.0)
+        return wished or max((0.0, *scheduled))
 
     def _worth_waiting(self, error: BaseException, until: float) -> bool:
         """Whether to wait inside the call: not for a refused key, nor for long, nor once others

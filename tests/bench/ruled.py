@@ -7,17 +7,18 @@ from collections.abc import Sequence
 
 import asyncpg
 
+from tests.bench import held
 from tests.bench.figures import Figure, steady
 from tests.bench.many_scores import drop_list_indexes
 from tests.bench.stand_in import Plan
-from tests.bench.world import World, answered, ask, cpu_s, outcome, rss_mib
+from tests.bench.world import World, answered, ask, cpu_s, outcome
 from tests.support.stage import Stage
 
 PROFILE = "efficiency-simple"
 CPU_MARK_MS = 2.0
 LARGE, SMALL = 1_000_000, 1000
 SCORED, SCORED_IN_FULL = 6000, 100_000
-MEMORY_MARK, GROWTH_MARK = 0.10, 0.9
+GROWTH_MARK = 0.9
 SLOTS = 16
 # The first requests fill caches and pools.
 WARM = 2000
@@ -83,7 +84,8 @@ async def growth(world: World) -> list[Figure]:
                 await _fill(small, SMALL, pending=SMALL + count)
                 little = await _rate(small, count)
             ratios.append(await _rate(large, count) / little)
-        memory = await _memory(large, scored)
+        so_far = await _answered_so_far(large)
+        memory = await held.held_mib(large, held.thirds(so_far + WARM, scored))
     return [
         Figure(
             name="scores/s with 1 000 000 requests and scores over 1 000",
@@ -91,14 +93,7 @@ async def growth(world: World) -> list[Figure]:
             values=ratios,
             mark=GROWTH_MARK,
         ),
-        Figure(
-            name=f"memory after {scored:,} requests over {WARM:,}".replace(",", " "),
-            unit="",
-            values=[memory[-1] / memory[0] - 1],
-            mark=MEMORY_MARK,
-            better="less",
-            note=", ".join(f"{rss:.0f}" for rss in memory) + " MiB",
-        ),
+        held.growth(f"memory after {scored:,} requests over {WARM:,}".replace(",", " "), memory),
     ]
 
 
@@ -109,17 +104,6 @@ async def _rate(stage: Stage, count: int) -> float:
         await answered(stage, before + count)
         times = await _ends(stage)
     return steady(times[before : before + count], 0.1, 0.9)
-
-
-async def _memory(stage: Stage, scored: int) -> list[float]:
-    """MiB of a new process after its first requests, and after each third of so many."""
-    async with stage.consumer() as process:
-        memory = []
-        before = await _answered_so_far(stage) + WARM
-        for part in range(4):
-            await answered(stage, before + scored * part // 3, timeout_s=900, every_s=1)
-            memory.append(rss_mib(process))
-    return memory
 
 
 async def _answered_so_far(stage: Stage) -> int:

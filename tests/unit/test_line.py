@@ -175,13 +175,16 @@ async def test_a_line_may_have_no_schedule() -> None:
     [
         (None, [0, 1, 3, 7]),
         (0.0, [0, 1, 3, 7]),
-        (0.5, [0, 1, 3, 7]),
-        (3.0, [0, 3, 6, 10]),
+        (0.5, [0, 0.5, 1, 1.5]),
+        (1.0, [0, 1, 2, 3]),
+        (3.0, [0, 3, 6, 9]),
         (10.0, [0, 10, 20, 30]),
     ],
 )
 @virtually
-async def test_a_longer_retry_after_is_waited_for(wished: float | None, times: list[float]) -> None:
+async def test_a_retry_after_takes_the_place_of_the_schedule(
+    wished: float | None, times: list[float]
+) -> None:
     busy = JudgeOverloaded("503", retry_after=wished)
     assert (await ask(line(), busy, busy, busy, completion())).times == times
 
