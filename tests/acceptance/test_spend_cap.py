@@ -1,6 +1,5 @@
 """The cap on what judges cost: held by all replicas together, whatever happens to the calls."""
 
-import asyncio
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,13 @@ PRICE = {"input_per_million": 10, "output_per_million": 10}
 READ, WRITTEN = 9_000, 1_000
 CALL_USD = Decimal("0.1")
 CAP_USD = Decimal("1.0")
+NOTE_ALL_HELD = (
+    "CREATE TABLE held (usd numeric)",
+    """CREATE FUNCTION note_held() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN INSERT INTO held VALUES (NEW.spent_usd + NEW.reserved_usd); RETURN NULL; END $$""",
+    """CREATE TRIGGER note_held AFTER INSERT OR UPDATE ON judge_spend
+    FOR EACH ROW EXECUTE FUNCTION note_held()""",
+)
 
 
 async def test_two_replicas_never_spend_more_than_the_cap(stage: Stage, tmp_path: Path) -> None:
@@ -29,7 +35,7 @@ async def test_two_replicas_never_spend_more_than_the_cap(stage: Stage, tmp_path
         "scoring_config_dir": config, "worker_slots": 3, "llm_max_output_tokens": 1024
     }  # fmt: skip
     async with stage.consumer(**settings), stage.consumer(**settings):
-        watch = asyncio.create_task(most_held(stage))
+        await note_all_held(stage)
         requests = [uuid4() for _ in sessions]
         await stage.send(
             *(
@@ -38,8 +44,7 @@ async def test_two_replicas_never_spend_more_than_the_cap(stage: Stage, tmp_path
             )
         )
         events = [await stage.answer(request_id) for request_id in requests]
-        watch.cancel()
-        most = await watch
+    ((most,),) = await stage.rows("SELECT max(usd) FROM held")
     scored = [event for event in events if event.topic == stage.topics.completed]
     refused = [event for event in events if event.topic == stage.topics.failed]
     assert {event.data["error_code"] for event in refused} == {ErrorCode.BUDGET_EXHAUSTED}
@@ -103,13 +108,7 @@ async def test_a_cap_on_a_model_without_a_price_is_refused_at_the_start(
     assert await stage.rows("SELECT FROM judge_profiles") == []
 
 
-async def most_held(stage: Stage) -> Decimal:
-    """The most that was spent and reserved at any time, until cancelled."""
-    most = Decimal(0)
-    try:
-        while True:
-            for row in await stage.rows("SELECT spent_usd + reserved_usd AS held FROM judge_spend"):
-                most = max(most, row["held"])
-            await asyncio.sleep(0.05)
-    except asyncio.CancelledError:
-        return most
+async def note_all_held(stage: Stage) -> None:
+    """From now on the database notes what is spent and reserved, at every change."""
+    for sql in NOTE_ALL_HELD:
+        await stage.rows(sql)
