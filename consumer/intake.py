@@ -48,6 +48,8 @@ AT_ONCE = 3
 # So many records are read before others get their turn: what Postgres has answered goes on.
 AT_A_TIME = 50
 HEARTBEAT_S = 3.0
+# New partitions are found this soon; aiokafka's own 5 minutes leave their records waiting.
+METADATA_MAX_AGE_MS = 5_000
 STOP_TIMEOUT_S = 10.0
 # The invalid share is judged once this many records have been seen, among the last WINDOW ones.
 ENOUGH_RECORDS = 100
@@ -153,6 +155,7 @@ class Intake:
             apply_types=False,
             # It would hold a producer and an admin client as well, for nothing.
             consumer_only=True,
+            metadata_max_age_ms=METADATA_MAX_AGE_MS,
             **settings.security.broker_options,
         )
         self._subscriber = self._broker.subscriber(
@@ -160,6 +163,8 @@ class Intake:
             batch=True,
             group_id=settings.group_id,
             auto_offset_reset="earliest",
+            # Nothing of a transaction counts before it is committed.
+            isolation_level="read_committed",
             session_timeout_ms=round(settings.session_timeout_s * 1000),
             heartbeat_interval_ms=round(min(settings.session_timeout_s / 3, HEARTBEAT_S) * 1000),
             ack_policy=AckPolicy.MANUAL,
