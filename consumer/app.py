@@ -425,7 +425,7 @@ class _Parts:
         metrics.OUTBOX_OLDEST_SECONDS.set(backlog.oldest_outbox_s)
         if intake is not None:
             intake.regulate(backlog.pending)
-            intake.check_alive()
+            await intake.check_alive()
             if trouble := intake.trouble:
                 self.health.not_ready("kafka", trouble)
             else:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from pydantic import ValidationError
@@ -56,6 +56,22 @@ class Record:
             return _EPOCH
 
 
+class UnreadableBatch(bytes):
+    """In place of a record's value: a batch of records that can't be read, as Kafka has it.
+
+    `first` and `last` are the offsets that it stands for; `why` is fit to be told.
+    """
+
+    first: int
+    last: int
+    why: str
+
+    def __new__(cls, data: bytes, *, first: int, last: int, why: str) -> Self:
+        batch = super().__new__(cls, data)
+        batch.first, batch.last, batch.why = first, last, why
+        return batch
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A request that can be accepted, with all its defaults filled in."""
@@ -78,6 +94,11 @@ def read_request(record: Record) -> Request:
     """The request in a record. Raises Unacceptable, and nothing else."""
     if record.value is None:
         raise Unacceptable("tombstone", "the record has no value")
+    if isinstance(batch := record.value, UnreadableBatch):
+        raise Unacceptable(
+            "unreadable_batch",
+            f"the records at offsets {batch.first} to {batch.last} can't be read: {batch.why}",
+        )
     if len(record.value) > MAX_VALUE_BYTES:
         raise Unacceptable(
             "oversize", f"the value has {len(record.value)} bytes; {MAX_VALUE_BYTES} are allowed"

@@ -6,7 +6,6 @@ ScoreConsumerError
 ├── TooLarge               Kafka refuses an event because of its size: as it is it will never go
 ├── LeaseLost              someone else owns the request now: drop the work, write nothing
 ├── AlreadyBeingScored     another request is scoring this session by this profile: come back later
-├── TooMuchInvalidInput    too many records can't be accepted: intake stops
 ├── LoopDied               a loop stopped making progress: the process must not go on pretending
 └── ScoringError           why one request got no score; carries the wire's `error_code`
     ├── Unavailable        may pass by itself: tried again until the request's deadline
@@ -72,10 +71,6 @@ class LeaseLost(ScoreConsumerError):
 
 class AlreadyBeingScored(ScoreConsumerError):
     """Another request in progress already scores this session by this profile."""
-
-
-class TooMuchInvalidInput(ScoreConsumerError):
-    """Intake stops instead of flooding the dead-letter topic."""
 
 
 class LoopDied(ScoreConsumerError):

@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -20,18 +20,24 @@ from typing import Any
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import ConsumerStoppedError, KafkaError
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    CorruptRecordException,
+    InvalidSessionTimeoutError,
+    KafkaError,
+)
 from faststream import AckPolicy
 from faststream.kafka import KafkaBroker, KafkaMessage
 
 from consumer import __version__, failpoints, metrics
 from consumer.cloudevents import Record, Unacceptable, before_redrives, read_request, redrives
 from consumer.edges.kafka import record_of
-from consumer.edges.kafka_records import read_any_header_name
-from consumer.edges.kafka_security import PLAINTEXT, KafkaSecurity, not_connected
+from consumer.edges.kafka_records import read_any_batch
+from consumer.edges.kafka_security import PLAINTEXT, KafkaSecurity, answers, not_connected
 from consumer.edges.postgres.store import IncomingRequest, Store
-from consumer.errors import LoopDied, TooMuchInvalidInput
+from consumer.errors import ConfigError, LoopDied
 from consumer.events import DLQ_TYPE, ID_NAMESPACE
+from consumer.limits.flood import RECORDS_PER_S, Flood
 from consumer.loops import Backoff, Heartbeat
 from consumer.outgoing import OutboxRow, stored_header
 from consumer.tracing import OFF, Span, Tracer, ended, kafka
@@ -42,7 +48,11 @@ _FASTSTREAM_LOG = logging.getLogger("consumer.faststream")
 
 # A record ends a poll at once.
 POLL_MS = 200
-START_TIMEOUT_S = 20.0
+CONNECT_LIMIT_S = 60.0
+# A member that vanished without a word is forgotten after a session, and two may have to be, one
+# after the other, before a group forms. Whoever gives up earlier leaves one more behind.
+JOIN_LIMIT_SESSIONS = 4
+TICK_S = 5.0
 # Batches under way: one being committed, one at work in Postgres, one on its way there.
 AT_ONCE = 3
 # So many records are read before others get their turn: what Postgres has answered goes on.
@@ -51,10 +61,8 @@ HEARTBEAT_S = 3.0
 # New partitions are found this soon; aiokafka's own 5 minutes leave their records waiting.
 METADATA_MAX_AGE_MS = 5_000
 STOP_TIMEOUT_S = 10.0
-# The invalid share is judged once this many records have been seen, among the last WINDOW ones.
-ENOUGH_RECORDS = 100
-WINDOW = 1000
-
+# Of a broker that we are not a member of, there is nothing to be told.
+DROP_TIMEOUT_S = 1.0
 
 _Raw = tuple[Any, ...]
 
@@ -63,7 +71,7 @@ _Raw = tuple[Any, ...]
 class IntakeSettings:
     """`high_water` pending requests pause intake; half of it lets it go on.
 
-    `invalid_share` (0-1) of recent records may be unacceptable before intake stops.
+    `invalid_share` (0-1) of a partition's recent records may be unacceptable before it is slowed.
     """
 
     bootstrap: str
@@ -76,25 +84,6 @@ class IntakeSettings:
     stale_after_s: float
     session_timeout_s: float
     security: KafkaSecurity = PLAINTEXT
-
-
-class InvalidShare:
-    """How much of the recent input could not be accepted."""
-
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-        self._recent: deque[bool] = deque(maxlen=WINDOW)
-
-    def add(self, *, valid: int, invalid: int) -> None:
-        """Counts a batch. Raises TooMuchInvalidInput once the share passes the limit."""
-        self._recent.extend([False] * valid + [True] * invalid)
-        share = sum(self._recent) / len(self._recent)
-        if len(self._recent) >= ENOUGH_RECORDS and share > self._limit:
-            raise TooMuchInvalidInput(
-                f"{share:.0%} of the last {len(self._recent)} records can't be accepted; "
-                f"{self._limit:.0%} are allowed. Nothing of this batch was acknowledged: look at "
-                "what is published, or raise DLQ_MAX_INVALID_SHARE"
-            )
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka's base is untyped
@@ -135,7 +124,11 @@ class Intake:
         self._tell_joined = joined
         self._heartbeat = heartbeat
         self._fail = fail
-        self._invalid = InvalidShare(settings.invalid_share)
+        self._floods: dict[TopicPartition, Flood] = {}
+        # Partitions that are slowed, each with the monotonic time until which.
+        self._slowed: dict[TopicPartition, float] = {}
+        # Up to where each partition is acknowledged, as far as we did it.
+        self._acknowledged: dict[TopicPartition, int] = {}
         self._stopping = asyncio.Event()
         self._paused = False
         self._joined = False
@@ -146,7 +139,8 @@ class Intake:
         # When something last went on: a place in the group, a batch, the end of a pause.
         self._moved_at = 0.0
         self._polled_at = 0.0
-        read_any_header_name()
+        self._kafka_away_at = 0.0
+        read_any_batch()
         self._broker = KafkaBroker(
             settings.bootstrap,
             client_id="score-consumer",
@@ -200,26 +194,54 @@ class Intake:
         started = False
         while not started and not stop.is_set():
             async with backoff.bear():
-                await self._start()
-                started = True
+                started = await self._start(stop)
         await stop.wait()
         self._stopping.set()
         await asyncio.wait([self._last], timeout=STOP_TIMEOUT_S)
         await self._stop_broker()
 
-    async def _start(self) -> None:
+    async def _start(self, stop: asyncio.Event) -> bool:
+        """Connects, and waits for a place in the group; False where told to stop meanwhile.
+
+        Raises NotReachable, and ConfigError where waiting does not help.
+        """
+        starting = asyncio.create_task(self._broker.start())
         try:
-            async with asyncio.timeout(START_TIMEOUT_S):
-                await self._broker.start()
+            await self._wait_for(starting, stop)
+        except InvalidSessionTimeoutError as error:
+            limits = "group.min.session.timeout.ms and group.max.session.timeout.ms"
+            raise ConfigError(
+                [f"KAFKA_SESSION_TIMEOUT_SECONDS: not within the broker's {limits}"]
+            ) from error
         except (KafkaError, OSError, TimeoutError) as error:
-            await self._stop_broker()
             settings = self._settings
             options = settings.security.options
             raise await not_connected(settings.bootstrap, options, error) from error
+        finally:
+            if not _succeeded(starting):
+                await _cancelled(starting)
+                await self._stop_broker(DROP_TIMEOUT_S)
+        return _succeeded(starting)
 
-    async def _stop_broker(self) -> None:
+    async def _wait_for(self, starting: asyncio.Task[None], stop: asyncio.Event) -> None:
+        """Raises what `starting` does, and TimeoutError where it takes too long."""
+        limit_s = CONNECT_LIMIT_S + JOIN_LIMIT_SESSIONS * self._settings.session_timeout_s
+        stopping = asyncio.create_task(stop.wait())
         try:
-            async with asyncio.timeout(STOP_TIMEOUT_S):
+            async with asyncio.timeout(limit_s):
+                while not (starting.done() or stopping.done()):
+                    self._heartbeat.tick()
+                    await asyncio.wait(
+                        {starting, stopping}, timeout=TICK_S, return_when=asyncio.FIRST_COMPLETED
+                    )
+        finally:
+            stopping.cancel()
+        if starting.done():
+            await starting
+
+    async def _stop_broker(self, limit_s: float = STOP_TIMEOUT_S) -> None:
+        try:
+            async with asyncio.timeout(limit_s):
                 await self._broker.stop()
         except (KafkaError, OSError, TimeoutError) as error:
             log.warning("kafka_stop_failed", error=str(error) or type(error).__name__)
@@ -236,20 +258,24 @@ class Intake:
         metrics.INTAKE_PAUSED.set(self._paused)
         self._apply_pause()
 
-    def check_alive(self) -> None:
-        """Ticks the heartbeat while partitions are being polled.
+    async def check_alive(self) -> None:
+        """Ticks the heartbeat while partitions are being polled, and while Kafka is away.
 
         aiokafka does not report a dead fetch task, and FastStream goes on after every error: the
-        one sign of life is when a partition was last polled.
+        one sign of life is when a partition was last polled. Raises LoopDied where Kafka answers
+        others for long, and us not.
         """
         # A batch that waits for the database ticks by itself, and meanwhile nothing is polled.
         if not self._joined or self._busy:
             return
-        silent_s = self._silent_s()
+        silent_s = min(self._silent_s(), monotonic() - self._kafka_away_at)
         if silent_s < self._settings.stale_after_s:
             self._heartbeat.tick()
+        elif await answers(self._settings.bootstrap, self._settings.security.options):
+            raise LoopDied(f"no partition was polled for {silent_s:.0f} s, and Kafka answers")
         else:
-            raise LoopDied(f"no partition was polled for {silent_s:.0f} s")
+            self._kafka_away_at = monotonic()
+            self._heartbeat.tick()
 
     def _silent_s(self) -> float:
         """Seconds since we last asked for records, or since Kafka last answered, if that is longer.
@@ -269,10 +295,16 @@ class Intake:
         """In place of FastStream's own: that one sleeps after a poll that brought nothing, whatever
         has come meanwhile; and of errors we hear too, after which FastStream just goes on.
         """
+        self._apply_pause()
         try:
             records = await consumer.getmany(
                 timeout_ms=POLL_MS, max_records=self._settings.batch_records
             )
+            if not records:
+                await self._acknowledge_the_rest(consumer)
+        except CorruptRecordException as error:  # fetched again, and not for ever: kafka_records
+            log.warning("batch_misread", error=str(error))
+            return ()
         except (KafkaError, ConsumerStoppedError):
             raise  # may pass; if it does not, nothing is polled, and that will be seen
         except Exception as error:  # noqa: BLE001 - a bug, ours or aiokafka's: it would spin
@@ -289,8 +321,26 @@ class Intake:
         self._moved_at = monotonic()
         self._heartbeat.tick()
 
+    async def _acknowledge_the_rest(self, consumer: AIOKafkaConsumer) -> None:
+        """Acknowledges what is no record, such as a transaction's end or all of an aborted one: it
+        would count as lag until the next record comes.
+        """
+        if self._busy or self._stopping.is_set():
+            return
+        offsets = {}
+        for place in consumer.assignment():
+            # Only of what was fetched there is a position; to ask for another would wait.
+            at = await consumer.position(place) if consumer.last_poll_timestamp(place) else 0
+            if at > self._acknowledged.get(place, 0):
+                offsets[place] = at
+        if offsets:
+            await self._commit(offsets)
+
     def _on_assigned(self) -> None:
         self._joined = True
+        self._acknowledged.clear()
+        self._floods.clear()
+        metrics.INTAKE_FLOODED.set(0)
         self._moved()
         self._apply_pause()
         self._tell_joined()
@@ -299,11 +349,14 @@ class Intake:
         consumer = self._consumer
         if consumer is None:
             return
+        now = monotonic()
+        self._slowed = {place: until for place, until in self._slowed.items() if until > now}
         assigned, paused = consumer.assignment(), consumer.paused()
-        if self._paused and assigned - paused:
-            consumer.pause(*(assigned - paused))
-        elif not self._paused and paused:
-            consumer.resume(*paused)
+        wanted = assigned if self._paused else assigned & self._slowed.keys()
+        if wanted - paused:
+            consumer.pause(*(wanted - paused))
+        if paused - wanted:
+            consumer.resume(*(paused - wanted))
 
     @property
     def _busy(self) -> bool:
@@ -331,7 +384,7 @@ class Intake:
             return
         started = perf_counter()
         requests, letters = await self._sort(records)
-        self._invalid.add(valid=len(requests), invalid=len(letters))
+        self._slow_floods(records, requests)
         await self._places.acquire()
         keeping = self._keep(records, requests, letters, before=self._last)
         self._last = asyncio.create_task(self._guarded(keeping, started))
@@ -369,7 +422,8 @@ class Intake:
         if letters:
             self._tell_rejected()
         await before
-        await self._commit(records)
+        # Those of a partition come in their order: the last one counts.
+        await self._commit({TopicPartition(r.topic, r.partition): r.offset + 1 for r in records})
         metrics.INTAKE_BATCH.observe(len(records))
 
     async def _sort(
@@ -385,6 +439,31 @@ class Intake:
             except Unacceptable as error:
                 letters.append(self._rejected(record, error))
         return requests, letters
+
+    def _slow_floods(self, records: Sequence[Record], requests: Sequence[IncomingRequest]) -> None:
+        """Lets those partitions wait that send mostly what can't be accepted."""
+        taken = Counter(TopicPartition(record.topic, record.partition) for record in records)
+        valid = Counter(TopicPartition(one.topic, one.partition) for one in requests)
+        for place, count in taken.items():
+            flood = self._floods.setdefault(place, Flood(self._settings.invalid_share))
+            before = flood.flooded
+            wait_s = flood.add(valid=valid[place], invalid=count - valid[place])
+            if wait_s:
+                self._slowed[place] = monotonic() + wait_s
+            if flood.flooded != before:
+                self._tell_flood(place, flood)
+        metrics.INTAKE_FLOODED.set(sum(flood.flooded for flood in self._floods.values()))
+
+    def _tell_flood(self, place: TopicPartition, flood: Flood) -> None:
+        tell = log.error if flood.flooded else log.info
+        tell(
+            "partition_flooded" if flood.flooded else "partition_recovered",
+            topic=place.topic,
+            partition=place.partition,
+            invalid_share=round(flood.share, 2),
+            allowed=self._settings.invalid_share,
+            records_per_s=RECORDS_PER_S if flood.flooded else None,
+        )
 
     def _rejected(self, record: Record, error: Unacceptable) -> OutboxRow:
         log.warning(
@@ -437,17 +516,25 @@ class Intake:
         for letter in letters:
             metrics.DLQ_RECORDS.labels(_reason(letter)).inc()
 
-    async def _commit(self, records: Sequence[Record]) -> None:
-        """Commits these records' places. A failure costs a second delivery, no more."""
+    async def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commits these places. A failure costs a second delivery, no more."""
         consumer = self._consumer
         if consumer is None:
             return
-        # Those of a partition come in their order: the last one counts.
-        offsets = {(record.topic, record.partition): record.offset + 1 for record in records}
         try:
-            await consumer.commit({TopicPartition(*place): n for place, n in offsets.items()})
+            await consumer.commit(dict(offsets))
+            self._acknowledged.update(offsets)
         except KafkaError as error:
             log.warning("commit_failed", error=str(error) or type(error).__name__)
+
+
+def _succeeded(task: asyncio.Task[None]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _done() -> asyncio.Future[None]:

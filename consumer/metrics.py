@@ -148,6 +148,10 @@ DLQ_SHORTENED = Counter(
 INTAKE_PAUSED = Gauge(
     "scoring_intake_paused", "1 while intake leaves requests in Kafka: the backlog is too high."
 )
+INTAKE_FLOODED = Gauge(
+    "scoring_intake_flooded_partitions",
+    "Partitions that this process takes few records from, as most of them can't be accepted.",
+)
 INTAKE_BATCH = Histogram(
     "scoring_intake_batch_records",
     "Records in one batch.",

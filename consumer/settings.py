@@ -36,8 +36,9 @@ class Settings(BaseSettings):
     kafka_group_id: str = "score-consumer"
     # Off only for brokers that lack it (some embedded ones): a lost reply may then send twice.
     kafka_enable_idempotence: bool = True
-    # Without a word for this long a replica's partitions go to the others.
-    kafka_session_timeout_seconds: Seconds = 45
+    # Without a word for this long a replica's partitions go to the others. Longer than 30 s, and a
+    # group would not form within 90 s after Kafka was away.
+    kafka_session_timeout_seconds: float = Field(default=20, ge=1, le=30)
     topic_score_requested: Topic = "score.requested"
     topic_score_completed: Topic = "score.completed"
     topic_quality_risk: Topic = "quality_risk"
@@ -81,9 +82,9 @@ class Settings(BaseSettings):
     intake_batch_records: int = Field(default=500, ge=1, le=10_000)
     # Above this many pending requests intake leaves them in Kafka.
     backlog_high_water: int = Field(default=100_000, ge=1)
-    # Above this share of recent records that can't be accepted intake stops.
+    # Above this share of recent records that can't be accepted a partition is slowed.
     dlq_max_invalid_share: float = Field(default=0.5, gt=0, le=1)
-    # No partition polled for this long: the consumer is dead, and so is the process.
+    # No partition polled for this long, though Kafka answers: the process ends.
     kafka_stale_after_seconds: Seconds = 120
 
     # Worker

@@ -38,7 +38,10 @@ _DLQ_HEADERS = {
     "dlq_original_offset": "Where the record was at first.",
     "dlq_original_timestamp": "Milliseconds since 1970; empty where the record had none.",
     "dlq_consumer_group": "Who could not accept it.",
-    "dlq_error_code": "tombstone, oversize, bad_json, schema_invalid or bad_header.",
+    "dlq_error_code": (
+        "tombstone, oversize, bad_json, schema_invalid, bad_header; or unreadable_batch: the value "
+        "is a whole batch of records as Kafka has it, whose offsets the message names."
+    ),
     "dlq_error_message": "What is wrong with it.",
     "dlq_failed_at": "When, RFC 3339.",
     "dlq_app_version": "Which version of the consumer could not accept it.",

@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError
 
 from consumer.cloudevents import Record
 from consumer.edges.kafka import record_of
-from consumer.edges.kafka_records import read_any_header_name
+from consumer.edges.kafka_records import read_any_batch
 from consumer.edges.kafka_security import not_connected
 from consumer.errors import NotReachable
 
@@ -57,7 +57,7 @@ async def read(
 async def _connected(
     bootstrap: str, topic: str, options: Mapping[str, Any]
 ) -> AsyncIterator[AIOKafkaConsumer]:
-    read_any_header_name()
+    read_any_batch()
     consumer = AIOKafkaConsumer(
         topic,
         bootstrap_servers=bootstrap,

@@ -1,28 +1,45 @@
-"""Records whose header names are no text. To clients in C and Go a header's name is any bytes.
+"""Record batches that aiokafka can't read: none may stop its partition, or another one.
 
-aiokafka decodes every name as UTF-8 and raises out of its poll: a single such record would block
-its partition for ever, and the records of other partitions that were polled with it would be lost.
+aiokafka raises out of its poll at a header's name that is not UTF-8 (to clients in C and Go a name
+is any bytes), at a checksum that is wrong and at data that can't be uncompressed; it inflates what
+is compressed without a bound. Such a batch would be fetched again for ever. Here names that are no
+text are read as lone surrogates, and what can't be read for good is one record with the batch's
+bytes: an `UnreadableBatch`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
 from aiokafka.consumer import fetcher
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import (
+    DefaultRecordBatch,
     _DefaultRecordBatchPy,  # the one whose buffer can be changed
 )
 from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.record.util import decode_varint_py
+
+from consumer.cloudevents import UnreadableBatch
+from consumer.edges.kafka_codecs import uncompress
 
 # A batch begins with its first offset (8 bytes) and the size of all that follows (4 bytes).
 _BEFORE_SIZE, _BEFORE_BATCH = 8, 12
+_MAGIC, _CODEC, _HEAD = 16, 22, 61
+_CODEC_BITS = 0x07
+# A checksum may be wrong because of the way here, or of another replica's disk: it is fetched anew.
+CHECKSUM_TRIES = 3
+
+# How often the batch at this offset had a wrong checksum.
+_misread: Counter[int] = Counter()
 
 
-def read_any_header_name() -> None:
-    """From now on, what is no UTF-8 in a header's name is read as lone surrogates (PEP 383)."""
+def read_any_batch() -> None:
+    """From now on, every batch is read as far as it goes, and none stops its partition."""
     fetcher.MemoryRecords = _Records
 
 
@@ -50,42 +67,100 @@ class _Records:
 
 
 class _Batch:
-    """aiokafka's batch, until it meets a name that it can't decode."""
+    """aiokafka's batch, and in the end one record in place of all that can't be read."""
 
     def __init__(self, batch: Any, data: bytes) -> None:
         self._batch = batch
         self._data = data
         self._records: Iterator[Any] | None = None
-        self._read = 0
+        self._problem: Exception | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._batch, name)
+
+    def validate_crc(self) -> bool:
+        """Also where it is wrong for good: then the batch is not read."""
+        if self._batch.validate_crc():
+            return True
+        first: int = self._batch.base_offset
+        _misread[first] += 1
+        if _misread[first] < CHECKSUM_TRIES:
+            return False
+        del _misread[first]
+        self._problem = CorruptRecordException("its checksum is wrong")
+        return True
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
         if self._records is None:  # not before: it uncompresses what is to be checked first
-            self._records = iter(self._batch)
+            self._records = self._all()
+        return next(self._records)
+
+    def _all(self) -> Iterator[Any]:
         try:
-            record = next(self._records)
+            if self._problem:
+                raise self._problem
+            yield from self._readable()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the partition goes on
+            yield self._unreadable(error)
+
+    def _readable(self) -> Iterator[Any]:
+        if self._data[_MAGIC] < 2:  # of clients from before 2017: no headers
+            yield from self._batch
+            return
+        plain = _uncompressed(self._data)
+        read = 0
+        try:
+            for record in DefaultRecordBatch(plain):
+                yield record
+                read += 1
         except (UnicodeDecodeError, CorruptRecordException):
             # In C it is the one, in Python the other. What is really corrupt raises again.
-            self._records = islice(_leniently(self._data), self._read, None)
-            record = next(self._records)
-        self._read += 1
-        return record
+            yield from islice(_Lenient(plain), read, None)
+
+    def _unreadable(self, error: Exception) -> Any:
+        last: int = self._batch.next_offset - 1
+        why = f"{type(error).__name__}: {error}"
+        return SimpleNamespace(
+            offset=last,
+            # Old formats have a time for each record alone.
+            timestamp=getattr(self._batch, "max_timestamp", -1),
+            timestamp_type=None,
+            key=None,
+            value=UnreadableBatch(self._data, first=self._batch.base_offset, last=last, why=why),
+            headers=(),
+            checksum=None,
+        )
 
 
-def _leniently(data: bytes) -> Iterator[Any]:
-    batch = _DefaultRecordBatchPy(data)
-    records: Iterator[Any] = iter(batch)  # uncompresses
-    batch._buffer = _AnyText(batch._buffer)  # noqa: SLF001
-    return records
+def _uncompressed(data: bytes) -> bytes:
+    """The batch as it was before its records were compressed."""
+    codec = data[_CODEC] & _CODEC_BITS
+    if not codec:
+        return data
+    head = bytearray(data[:_HEAD])
+    head[_CODEC] &= ~_CODEC_BITS
+    return bytes(head) + uncompress(codec, data[_HEAD:])
+
+
+class _Lenient(_DefaultRecordBatchPy):  # type: ignore[misc]  # aiokafka's base is untyped
+    """aiokafka's reader in Python, which takes any name of a header."""
+
+    _buffer: Any
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self._buffer = _AnyText(self._buffer)
+
+    def _read_msg(self) -> Any:
+        # The one in C reads on behind the buffer's end, and the process ends with SIGSEGV.
+        return super()._read_msg(decode_varint_py)
 
 
 class _AnyText(bytearray):
-    """Bytes whose parts decode whatever they are."""
+    """Bytes whose parts decode whatever they are: what is no UTF-8 as lone surrogates (PEP 383)."""
 
     def __getitem__(self, place: Any) -> Any:
         part = super().__getitem__(place)

@@ -15,6 +15,7 @@ from urllib.parse import quote_plus
 import aiohttp
 import httpx
 from aiokafka.abc import AbstractTokenProvider
+from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.errors import (
     IllegalSaslStateError,
@@ -116,6 +117,19 @@ async def not_connected(
         return NotReachable(f"{where}: {told}", server="kafka")
     said = str(reason) or type(reason).__name__
     return NotReachable(f"{where} does not answer: {said}", server="kafka")
+
+
+async def answers(bootstrap: str, options: Mapping[str, Any]) -> bool:
+    """Whether Kafka answers a client that is new."""
+    client = AIOKafkaClient(bootstrap_servers=bootstrap, **options)
+    try:
+        async with asyncio.timeout(REASON_LIMIT_S):
+            await client.bootstrap()
+    except (KafkaError, OSError, TimeoutError):
+        return False
+    finally:
+        await client.close()
+    return True
 
 
 async def _reason(bootstrap: str, options: Mapping[str, Any]) -> Exception | None:
