@@ -18,7 +18,6 @@ from tests.support.replica import Replica
 from tests.support.stage import Stage
 
 BACK_S = 90.0
-ROUNDS = 4
 DEFAULT_S = Settings.model_fields["kafka_session_timeout_seconds"].default
 #: The longest session that the settings take, and a short one.
 LIMITS_S = (2, 30)
@@ -38,8 +37,11 @@ async def two(stage: Stage, session_s: float) -> AsyncIterator[list[Replica]]:
 
 
 async def ready(replicas: Sequence[Replica]) -> None:
-    """Starts them at once, where they don't run, and waits until each has its place."""
-    await asyncio.gather(*(asyncio.to_thread(replica.start) for replica in replicas))
+    """Starts them at once, where they don't run, and waits until each has its place, or ended."""
+    starting = (asyncio.to_thread(replica.start) for replica in replicas)
+    for failure in await asyncio.gather(*starting, return_exceptions=True):
+        if failure is not None:
+            raise failure
 
 
 async def at_work_again(stage: Stage, replicas: Sequence[Replica], since: float) -> None:
@@ -84,12 +86,10 @@ async def test_a_process_whose_kafka_is_away_stays(arena: Arena, outage_s: float
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("session_s", [DEFAULT_S, *LIMITS_S])
-async def test_killed_at_any_moment_of_joining(stage: Stage, session_s: float) -> None:
-    seed = random.randrange(2**32)
-    chance = random.Random(seed)
-    print(f"seed {seed}")
+async def test_killed_at_any_moment_of_joining(stage: Stage, session_s: float, kills: int) -> None:
+    chance = random.Random(kills)
     async with two(stage, session_s) as replicas:
-        for _ in range(ROUNDS):
+        for _ in range(max(2, kills // 3)):
             for replica in chance.sample(replicas, chance.choice([1, 2])):
                 await asyncio.to_thread(replica.kill)
             starting = asyncio.create_task(ready(replicas))

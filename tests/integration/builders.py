@@ -277,10 +277,10 @@ async def requests_by_id(dsn: str) -> dict[UUID, dict[str, Any]]:
 
 
 @contextlib.asynccontextmanager
-async def producing(bootstrap: str) -> AsyncIterator[AIOKafkaProducer]:
+async def producing(bootstrap: str, **options: Any) -> AsyncIterator[AIOKafkaProducer]:
     """A producer as someone else's service has one."""
     producer = AIOKafkaProducer(
-        bootstrap_servers=bootstrap, acks="all", max_request_size=32 * 1024 * 1024
+        bootstrap_servers=bootstrap, acks="all", max_request_size=32 * 1024 * 1024, **options
     )
     await producer.start()
     try:

@@ -26,6 +26,8 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
 from consumer.demo.servers import EmbeddedKafka, EmbeddedPostgres, create_topics
+from consumer.edges import kafka_codecs
+from consumer.edges.kafka_codecs import Undecodable, uncompress
 from consumer.edges.postgres import migrations
 from consumer.edges.postgres.store import Store
 from consumer.errors import LoopDied
@@ -524,6 +526,51 @@ async def _send_with_odd_header_names(
     sent.close()
     sent._buffer, sent._relative_offset = bytes(data), len(sessions)
     await (await producer.send_batch(sent, topic, partition=0))
+
+
+async def test_what_is_no_record_is_no_lag(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics
+) -> None:
+    """The ends of transactions have offsets, and all of an aborted one has."""
+    if not kafka.idempotent:
+        pytest.skip(f"{kafka.kind} has no transactions")
+    producer = AIOKafkaProducer(
+        bootstrap_servers=kafka.bootstrap, transactional_id=topics.requested
+    )
+    await producer.start()
+    try:
+        async with taking_in(store, settings(kafka, topics)):
+            for session, partition, commits in (("a", 0, True), ("b", 0, False), ("c", 1, False)):
+                await producer.begin_transaction()
+                await producer.send_and_wait(topics.requested, asked(session), partition=partition)
+                await (producer.commit_transaction if commits else producer.abort_transaction)()
+            await until_acknowledged(kafka, topics, 4 + 2)
+    finally:
+        await producer.stop()
+    assert await requests(database) == 1
+
+
+async def test_a_batch_that_can_not_be_read_is_a_dead_letter_with_its_bytes(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that says little and holds much."""
+    monkeypatch.setattr(kafka_codecs, "MAX_BYTES", 100_000)
+    async with producing(kafka.bootstrap, compression_type="zstd") as producer:
+        await producer.send_and_wait(topics.requested, asked("before"), partition=0)
+        await producer.send_and_wait(topics.requested, b"x" * 200_000, partition=0)
+        await producer.send_and_wait(topics.requested, asked("after"), partition=0)
+    async with taking_in(store, settings(kafka, topics)) as running:
+        await until_acknowledged(kafka, topics, 3)
+    assert running.failures == []
+    assert await requests(database) == 2
+    (letter,) = await fetch(database, "SELECT * FROM outbox")
+    about = dict(json.loads(letter["headers"]))
+    assert about["dlq_error_code"] == "unreadable_batch"
+    assert "offsets 1 to 1" in about["dlq_error_message"]
+    with pytest.raises(Undecodable):
+        uncompress(4, letter["payload"][61:])
+    monkeypatch.undo()
+    assert b"x" * 200_000 in uncompress(4, letter["payload"][61:])
 
 
 async def test_a_flood_slows_its_partition_alone_and_ends_by_itself(

@@ -17,8 +17,8 @@ from tests.support.forked import Forked, Streams
 class Replica(ConsumerProcess):
     """One process of the consumer. `roles` as `--roles` takes them; none: all."""
 
-    # It gets ready when its servers are there, which a test may have harmed.
-    start_timeout = 120.0
+    # It gets ready when its servers are there, which a test may have taken away for minutes.
+    start_timeout = 400.0
 
     def __init__(self, data_dir: Path, environment: Mapping[str, str], *, roles: str = "") -> None:
         super().__init__(data_dir, environment)
