@@ -166,7 +166,7 @@ async def stored(stage: Stage) -> Counter[str]:
 
 
 async def test_requests_of_every_codec_and_form_are_answered_once(
-    stage: Stage, clients: dict[str, Client]
+    clients: dict[str, Client], stage: Stage
 ) -> None:
     asked = []
     async with stage.consumer():
@@ -214,7 +214,7 @@ async def read_alike(clients: dict[str, Client], *topics: str) -> Mapping[Place,
 
 
 async def test_dead_letters_are_the_records_unchanged(
-    stage: Stage, clients: dict[str, Client]
+    clients: dict[str, Client], stage: Stage
 ) -> None:
     broken = b'{"session_id": "s-broken", ' + b"x" * 200
     bad = [
@@ -241,7 +241,7 @@ async def test_dead_letters_are_the_records_unchanged(
 
 @pytest.mark.parametrize("clients", [ALL], indirect=True)
 async def test_a_header_name_that_is_no_text_is_told_and_holds_up_nothing(
-    stage: Stage, clients: dict[str, Client]
+    clients: dict[str, Client], stage: Stage
 ) -> None:
     """The JVM's client sends text alone, and so does the binding of librdkafka."""
     odd = Message(key=b"odd", value=b"{}" + b" " * 200, headers=((b"\xff\xfeME", None),))
@@ -286,7 +286,7 @@ def place_of(letter: Message) -> Place:
 
 
 async def test_of_transactions_what_was_committed_is_scored(
-    stage: Stage, clients: dict[str, Client]
+    clients: dict[str, Client], stage: Stage
 ) -> None:
     """Each client has a partition of its own: what is behind an open transaction waits."""
     topic, scored = stage.topics.requested, list[Asked]()
@@ -338,7 +338,7 @@ async def test_of_transactions_what_was_committed_is_scored(
 
 
 async def test_new_partitions_are_read_within_seconds(
-    stage: Stage, clients: dict[str, Client]
+    clients: dict[str, Client], stage: Stage
 ) -> None:
     topic = stage.topics.requested
     async with stage.consumer():
