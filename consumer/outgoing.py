@@ -58,7 +58,7 @@ class OutboxRow:
     @property
     def size(self) -> int:
         """Bytes of key, payload and headers."""
-        sent = (part for header in self.headers for part in sent_header(header))
+        sent = (part or b"" for header in self.headers for part in sent_header(header))
         return len(self.key or b"") + len(self.payload or b"") + sum(map(len, sent))
 
 
@@ -180,14 +180,14 @@ def stored_header(name: str, value: bytes | None) -> list[Any]:
     return [_stored(in_bytes), None if value is None else _stored(value)]
 
 
-def sent_header(stored: list[Any]) -> tuple[str, bytes]:
-    """The header as aiokafka can send it: a null value becomes empty, and a byte in a name that is
-    no UTF-8 becomes its number, such as `xff` behind a backslash.
+def sent_header(stored: list[Any]) -> tuple[str, bytes | None]:
+    """The header as aiokafka can send it: a byte in a name that is no UTF-8 becomes its number,
+    such as `xff` behind a backslash.
     """
     name, value = stored
     if not isinstance(name, str):
         name = _sent(name).decode(errors="backslashreplace")
-    return name, b"" if value is None else _sent(value)
+    return name, None if value is None else _sent(value)
 
 
 def _stored(data: bytes) -> str | dict[str, str]:

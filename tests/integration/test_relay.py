@@ -150,7 +150,7 @@ async def test_an_event_arrives_as_it_was_stored(
             )
         ],
         topics.failed: [(everything, everything, ())],
-        topics.dlq: [(b"tombstone", None, (("null", b""),))],
+        topics.dlq: [(b"tombstone", None, (("null", None),))],
         topics.quality_risk: [(None, b"no key", (("binary", everything), ("na\0me", b"odd")))],
     }
 
