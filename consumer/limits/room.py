@@ -1,0 +1,66 @@
+"""Room for what is large: so many bytes are held at a time, by all together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from consumer.limits.turns import Turns
+
+
+class Room:
+    """`capacity` bytes. What is larger than all of it takes all of it."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._turns = Turns()
+        self.taken = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for bytes to become free."""
+        return len(self._turns)
+
+    @contextmanager
+    def place(self) -> Iterator[Place]:
+        """A place of no size yet; what it holds at the end becomes free."""
+        place = Place(self)
+        try:
+            yield place
+        finally:
+            self._give_back(place.size)
+
+    async def _take(self, size: int) -> int:
+        wanted = min(size, self._capacity)
+        await self._turns.wait(lambda: self._taken(wanted), lambda: self._give_back(wanted))
+        return wanted
+
+    def _taken(self, size: int) -> bool:
+        if self.taken + size > self._capacity:
+            return False
+        self.taken += size
+        return True
+
+    def _give_back(self, size: int) -> None:
+        self.taken -= size
+        self._turns.serve()
+
+
+class Place:
+    """What one of them holds."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self.size = 0
+
+    async def resize(self, size: int) -> None:
+        """Waits until there is room for so many bytes. What was held until then is given back
+        before: so nobody waits for somebody who waits.
+        """
+        held, self.size = self.size, 0
+        self._room._give_back(held)  # noqa: SLF001 - a place is a part of its room
+        self.size = await self._room._take(size)  # noqa: SLF001
+
+    def fits(self, size: int) -> bool:
+        """Whether it holds as many already, or all there are."""
+        return self.size >= min(size, self._room._capacity)  # noqa: SLF001
