@@ -62,6 +62,7 @@ async def test_a_worker_that_waits_for_its_own_can_be_stopped(stage: Stage) -> N
         ("s-before", "pending", 0, 0),
         ("s-last", "pending", 0, LAST_CHANCE),
     ]
+    assert stage.stand_ins.history_calls["s-last"] == 0, "it was not begun"
 
 
 async def test_a_worker_stopped_at_it_gives_it_back_with_all_its_chances(stage: Stage) -> None:
