@@ -104,8 +104,8 @@ class Patience:
 
     @property
     def alone_at(self) -> int | None:
-        """A request that has lost this many leases has one chance left. It is worked on alone, so that
-        nothing else can be to blame for the last loss. None where there is but one chance.
+        """A request that has lost this many leases has one chance left. It is worked on alone, so
+        that nothing else can be to blame for the last loss. None where there is but one chance.
         """
         return self.max_lost_leases - 1 or None
 

@@ -3,8 +3,8 @@
 A lease is renewed while its request is worked on. Who loses it writes nothing: the transaction that
 stores an outcome checks the token.
 
-A request that has but one chance left is worked on alone: what ends the worker then is that request,
-and those that were claimed beside it before are told from it.
+A request that has but one chance left is worked on alone: what ends the worker then is that
+request, and those that were claimed beside it before are told from it.
 """
 
 from __future__ import annotations
@@ -104,7 +104,6 @@ class Worker:
         self._storing: set[UUID] = set()
         self._probe: _Probe | None = None
         self._failure: Exception | None = None
-        self._alone: UUID | None = None
         self._alone_due = False
         self._spare_leases_until = 0.0
         self._leases_seen_at = 0.0
@@ -149,7 +148,7 @@ class Worker:
         judge is well again, a single request of those that need it goes first. Nothing is claimed
         beside a request that is worked on alone, nor while one waits for us to have nothing else.
         """
-        if not free or self._alone in self._works:
+        if not free or self._alone:
             return 0
         held, probing = self._pipeline.profiles_out_of_turn()
         if self._alone_due and (self._works or await self._claim_alone(held)):
@@ -166,15 +165,22 @@ class Worker:
             claimed += self._start(requests)
         return claimed
 
+    @property
+    def _alone(self) -> bool:
+        """Whether what is under way is a request on its last chance."""
+        return len(self._works) == 1 and any(
+            work.request.lost_leases == self._alone_at for work in self._works.values()
+        )
+
     async def _claim_alone(self, held: frozenset[str]) -> int:
-        """As its judge may only be on probation, it can be what finds out if that one is well."""
-        assert self._alone_at is not None
+        """The one that is due, if nobody else took it. Where its judge has to be tried first, it is
+        this request that tries it.
+        """
         found = await self._store.claim_alone(
             self._alone_at, owner=self._settings.owner, lease_s=self._settings.lease_s, held=held
         )
         self._alone_due = bool(found)  # and others may be: it is asked for again after this one
         for request in found:
-            self._alone = request.request_id
             log.warning(
                 "last_chance",
                 request_id=str(request.request_id),
@@ -215,9 +221,8 @@ class Worker:
         self._leases_seen_at = now
         if now >= self._spare_leases_until:
             await self._free_expired()
-        if self._alone_at is not None:
-            held, _ = self._pipeline.profiles_out_of_turn()
-            self._alone_due = await self._store.due_alone(self._alone_at, held=held)
+        held, _ = self._pipeline.profiles_out_of_turn()
+        self._alone_due = await self._store.due_alone(self._alone_at, held=held)
 
     async def _free_expired(self) -> None:
         for request_id, session_id, lost in await self._store.free_expired():

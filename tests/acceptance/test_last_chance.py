@@ -1,4 +1,4 @@
-"""A request on its last chance: it is worked on alone, and keeps nobody else from working for long."""
+"""A request on its last chance: it is worked on alone, and keeps nobody waiting for nothing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ OPEN_S = 2.0
 IN_PROGRESS = "SELECT session_id FROM score_requests WHERE state = 'in_progress'"
 UNFINISHED = "SELECT FROM score_requests WHERE finished_at IS NULL"
 # Those that are held have been looked at, and nobody looks at them now.
-LOSE_ALL = f"""
-UPDATE score_requests SET lost_leases = {LAST_CHANCE}
-WHERE state = 'pending' AND NOT EXISTS ({IN_PROGRESS}) AND $1 = (
+LOSE_ALL = """
+UPDATE score_requests SET lost_leases = $2 WHERE state = 'pending'
+AND NOT EXISTS (SELECT FROM score_requests WHERE state = 'in_progress') AND $1 = (
     SELECT count(*) FROM score_requests WHERE state = 'pending' AND scoring_profile_id IS NOT NULL)
 RETURNING session_id
 """
@@ -76,6 +76,19 @@ async def test_a_worker_stopped_at_it_gives_it_back_with_all_its_chances(stage: 
     assert tuple(row) == ("pending", 0)
 
 
+async def test_one_that_was_put_back_is_worked_on_beside_others_again(stage: Stage) -> None:
+    stage.stand_ins.judge_delay_s = 600
+    stage.stand_ins.history_faults.queued["s-last"] = [answer(503)]
+    async with stage.consumer(roles=ROLES, worker_slots=4, grace_seconds=1):
+        await wait(stage, "s-last", lost=LAST_CHANCE)
+        await judged(stage, "s-last")
+        await wait(stage, "s-after")
+        await judged(stage, "s-after")
+        under_way = await stage.rows(IN_PROGRESS)
+    assert {row["session_id"] for row in under_way} == {"s-last", "s-after"}
+    assert stage.stand_ins.history_calls["s-last"] == 2
+
+
 async def test_a_cancelled_one_sets_its_worker_free(stage: Stage) -> None:
     stage.stand_ins.judge_delay_s = 600
     async with stage.consumer(roles=ROLES, worker_slots=4, lease_seconds=1):
@@ -102,7 +115,7 @@ async def test_last_chances_of_a_judge_away_hold_up_nobody_and_find_out_when_it_
         for session in sessions:
             await wait(stage, session)
         async with asyncio.timeout(LIMIT_S):
-            while not await stage.rows(LOSE_ALL, len(sessions)):
+            while not await stage.rows(LOSE_ALL, len(sessions), LAST_CHANCE):
                 await asyncio.sleep(0.02)
             await wait(stage, "s-simple", case="simple")
             while len(await stage.rows(UNFINISHED)) > len(sessions):
@@ -127,9 +140,10 @@ async def wait(
     """A request for this session waits, for `in_s` at least, and has lost so many workers."""
     stage.stand_ins.add(session, case)
     await stage.rows(
-        "INSERT INTO score_requests (request_id, session_id, force_rescore, triggered_by, priority, "
-        "requested_at, lost_leases, next_attempt_at) VALUES (gen_random_uuid(), $1, false, 'tests', "
-        "$2, now(), $3, now() + make_interval(secs => $4))",
+        "INSERT INTO score_requests (request_id, session_id, force_rescore, triggered_by, "
+        "priority, requested_at, lost_leases, next_attempt_at) "
+        "VALUES (gen_random_uuid(), $1, false, 'tests', $2, now(), $3, "
+        "now() + make_interval(secs => $4))",
         session,
         priority,
         lost,

@@ -867,7 +867,7 @@ async def lose(store: Store, dsn: str, session: str, *, times: int) -> None:
         assert [freed[1] for freed in await store.free_expired()] == [session]
 
 
-async def claim_alone(store: Store, *held: str, lost: int = 2) -> list[str]:
+async def claim_alone(store: Store, *held: str, lost: int | None = 2) -> list[str]:
     """The session that is claimed alone; being due is told beforehand."""
     due = await store.due_alone(lost, held=held)
     claimed = await store.claim_alone(lost, owner="worker-1", lease_s=60, held=held)
@@ -890,6 +890,7 @@ async def test_a_last_chance_is_not_claimed_beside_others(store: Store, database
     # Who has lost more has no chance left: whoever meets it gives it up.
     assert sorted(probes) == ["a0", "a1", "a3"]
     assert sorted(one.session_id for one in others) == ["b0", "b1", "b3"]
+    assert await claim_alone(store, lost=None) == [], "where there is no such chance"
     assert {*await claim_alone(store), *await claim_alone(store)} == {"a2", "b2"}
     assert await claim_alone(store) == []
 

@@ -201,16 +201,16 @@ class Store:
         found = await self._fetch("claim_probe", list(profiles), owner, lease_s, alone_at)
         return [rows.claimed_request(row) for row in found]
 
-    async def due_alone(self, alone_at: int, *, held: Iterable[str] = ()) -> bool:
+    async def due_alone(self, alone_at: int | None, *, held: Iterable[str] = ()) -> bool:
         """Whether `claim_alone` would find a request."""
         (row,) = await self._fetch("due_alone", alone_at, list(held))
         return bool(row["due"])
 
     async def claim_alone(
-        self, alone_at: int, *, owner: str, lease_s: float, held: Iterable[str] = ()
+        self, alone_at: int | None, *, owner: str, lease_s: float, held: Iterable[str] = ()
     ) -> list[ClaimedRequest]:
-        """The most urgent due request that has lost `alone_at` leases, if any, under our lease;
-        `held` as above. It is for a worker that has nothing else under way.
+        """The most urgent due request that has lost `alone_at` leases (None: there is none), if
+        any, under our lease; `held` as above. It is for a worker that has nothing else under way.
         """
         found = await self._fetch("claim_alone", alone_at, owner, lease_s, list(held))
         return [rows.claimed_request(row) for row in found]
