@@ -23,6 +23,10 @@ REQUESTS_FINISHED = Counter(
     "Requests answered, by outcome: completed, reused, or the error code of score.failed.",
     ["outcome"],
 )
+REQUESTS_GIVEN_UP = Counter(
+    "scoring_requests_given_up_total",
+    "Requests that this process ended because too many workers in a row were lost while at them.",
+)
 REQUESTS_RETRIED = Counter(
     "scoring_requests_retried_total",
     "Attempts that ended in trouble that may pass, by error code; the request waits for another.",

@@ -100,7 +100,18 @@ class Patience:
     completion_poll_s: float = 5.0
     backoff_base_s: float = 1.0
     backoff_max_s: float = 60.0
-    max_lost_leases: int = 10
+    max_lost_leases: int = 3
+
+    @property
+    def alone_at(self) -> int | None:
+        """A request that has lost this many leases has one chance left. It is worked on alone, so
+        that nothing else can be to blame for the last loss. None where there is but one chance.
+        """
+        return self.max_lost_leases - 1 or None
+
+    def gives_up(self, request: ClaimedRequest) -> bool:
+        """Whether the request has cost too many workers to be given to another."""
+        return request.lost_leases >= self.max_lost_leases
 
 
 BUSY_ELSEWHERE_S = 1.0
@@ -186,10 +197,8 @@ class Pipeline:
     def _refuse_hopeless(self, request: ClaimedRequest) -> None:
         if not self.enabled:
             raise ScoringDisabled("scoring is switched off (SCORING_ENABLED)")
-        if request.lost_leases >= self.patience.max_lost_leases:
-            raise InternalError(
-                f"given up: {request.lost_leases} workers were lost while working on it"
-            )
+        if self.patience.gives_up(request):
+            raise InternalError(_given_up(request.lost_leases, self.patience))
 
     def _profile(self, request: ClaimedRequest, session: Session) -> Profile:
         known = ", ".join(profile.id for profile in self.profiles)
@@ -228,6 +237,15 @@ class Pipeline:
             lease_token=request.lease_token,
             left_s=left_s,
         )
+
+
+def _given_up(lost: int, patience: Patience) -> str:
+    workers = "1 worker was" if lost == 1 else f"{lost} workers in a row were"
+    alone = ", the last one on it alone" if lost - 1 == patience.alone_at else ""
+    return (
+        f"given up: {workers} lost while working on it{alone}; "
+        "see ScoringRequestGivenUp in docs/runbooks.md"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,8 @@ class Settings(BaseSettings):
     grace_seconds: Seconds = 25
     request_deadline_seconds: Seconds = 600
     completion_wait_seconds: Seconds = 60
-    max_lost_leases: int = Field(default=10, ge=1)
+    # So many workers lost in a row while at a request end it; the last of them works on it alone.
+    max_lost_leases: int = Field(default=3, ge=1)
 
     # HTTP
     http_host: str = "0.0.0.0"  # probes and scrapers come from other hosts

@@ -2,6 +2,9 @@
 
 A lease is renewed while its request is worked on. Who loses it writes nothing: the transaction that
 stores an outcome checks the token.
+
+A request that has but one chance left is worked on alone: what ends the worker then is that
+request, and those that were claimed beside it before are told from it.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from consumer.tracing import NO_SPAN, OFF, Attributes, Span, Tracer, evaluation
 log = structlog.get_logger()
 
 POLL_S = 1.0
-FREE_EVERY_S = 0.5
+LEASES_EVERY_S = 0.5
 # Renewing thrice a lease lets two renewals fail before it is lost.
 RENEWALS_PER_LEASE = 3
 _DATABASE: Attributes = {"db.system.name": "postgresql"}
@@ -101,8 +104,10 @@ class Worker:
         self._storing: set[UUID] = set()
         self._probe: _Probe | None = None
         self._failure: Exception | None = None
+        self._alone_due = False
         self._spare_leases_until = 0.0
-        self._freed_at = 0.0
+        self._leases_seen_at = 0.0
+        self._alone_at = pipeline.patience.alone_at
         metrics.SLOTS.set(settings.most_requests)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -130,7 +135,7 @@ class Worker:
         if self._failure is not None:
             raise self._failure
         try:
-            await self._free_expired()
+            await self._see_to_leases()
             free = self._settings.most_requests - len(self._works)
             return 0 < free == await self._claim(free)
         except NotReachable:
@@ -140,11 +145,14 @@ class Worker:
 
     async def _claim(self, free: int) -> int:
         """Claims up to `free` requests; answers how many it got. While it is to be found out if a
-        judge is well again, a single request of those that need it goes first.
+        judge is well again, a single request of those that need it goes first. Nothing is claimed
+        beside a request that is worked on alone, nor while one waits for us to have nothing else.
         """
-        if not free:
+        if not free or self._alone:
             return 0
         held, probing = self._pipeline.profiles_out_of_turn()
+        if self._alone_due and (self._works or await self._claim_alone(held)):
+            return 0
         claimed = await self._claim_probe(probing) if probing and not self._probed(probing) else 0
         if claimed < free:
             requests = await self._store.claim(
@@ -152,14 +160,41 @@ class Worker:
                 owner=self._settings.owner,
                 lease_s=self._settings.lease_s,
                 held=held | probing,
+                alone_at=self._alone_at,
             )
             claimed += self._start(requests)
-        metrics.SLOTS_BUSY.set(len(self._works))
         return claimed
+
+    @property
+    def _alone(self) -> bool:
+        """Whether what is under way is a request on its last chance."""
+        return len(self._works) == 1 and any(
+            work.request.lost_leases == self._alone_at for work in self._works.values()
+        )
+
+    async def _claim_alone(self, held: frozenset[str]) -> int:
+        """The one that is due, if nobody else took it. Where its judge has to be tried first, it is
+        this request that tries it.
+        """
+        found = await self._store.claim_alone(
+            self._alone_at, owner=self._settings.owner, lease_s=self._settings.lease_s, held=held
+        )
+        self._alone_due = bool(found)  # and others may be: it is asked for again after this one
+        for request in found:
+            log.warning(
+                "last_chance",
+                request_id=str(request.request_id),
+                session_id=request.session_id,
+                lost_leases=request.lost_leases,
+            )
+        return self._start(found)
 
     async def _claim_probe(self, profiles: frozenset[str]) -> int:
         found = await self._store.claim_probe(
-            profiles, owner=self._settings.owner, lease_s=self._settings.lease_s
+            profiles,
+            owner=self._settings.owner,
+            lease_s=self._settings.lease_s,
+            alone_at=self._alone_at,
         )
         self._probe = _Probe(found[0].request_id, profiles) if found else None
         return self._start(found)
@@ -175,14 +210,21 @@ class Worker:
         for request in requests:
             task = asyncio.create_task(self._work(request))
             self._works[request.request_id] = _Work(request=request, task=task)
+        metrics.SLOTS_BUSY.set(len(self._works))
         return len(requests)
 
-    async def _free_expired(self) -> None:
+    async def _see_to_leases(self) -> None:
         now = monotonic()
         # A busy worker looks for work many times a second; leases end after many seconds.
-        if now < max(self._spare_leases_until, self._freed_at + FREE_EVERY_S):
+        if now < self._leases_seen_at + LEASES_EVERY_S:
             return
-        self._freed_at = now
+        self._leases_seen_at = now
+        if now >= self._spare_leases_until:
+            await self._free_expired()
+        held, _ = self._pipeline.profiles_out_of_turn()
+        self._alone_due = await self._store.due_alone(self._alone_at, held=held)
+
+    async def _free_expired(self) -> None:
         for request_id, session_id, lost in await self._store.free_expired():
             metrics.LEASES_FREED.inc()
             log.warning(
@@ -315,6 +357,8 @@ class Worker:
             case Failed(code, message):
                 name = code.value
                 log.warning("failed", error_code=name, error=message, attempt=request.attempt)
+                if self._pipeline.patience.gives_up(request) and code is ErrorCode.INTERNAL_ERROR:
+                    metrics.REQUESTS_GIVEN_UP.inc()
             case Retry(code, message, after_s):
                 metrics.REQUESTS_RETRIED.labels(code.value).inc()
                 log.info("retry_later", error_code=code.value, error=message, after_s=after_s)

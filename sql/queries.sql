@@ -61,13 +61,15 @@ FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::text[], $5::bytea[], $6::te
 
 -- name: claim
 -- Takes up to $1 due requests, the most urgent first, under a lease of $3 seconds for owner $2; none
--- of the profiles $4, whose judge is left alone ('': not known yet). Its commit does not wait for the
--- disk: a claim that a crash of the server takes back is a request that is due again; see begin_scoring.
+-- of the profiles $4, whose judge is left alone ('': not known yet), and none that has lost exactly $5
+-- leases (null: any number): those are for claim_alone. Its commit does not wait for the disk: a claim
+-- that a crash of the server takes back is a request that is due again; see begin_scoring.
 WITH relaxed AS (SELECT set_config('synchronous_commit', 'off', true)
 ), due AS (
     SELECT request_id FROM score_requests
     WHERE state = 'pending' AND coalesced_into IS NULL AND next_attempt_at <= now()
         AND coalesce(profile_id, scoring_profile_id, '') <> ALL ($4::text[])
+        AND lost_leases IS DISTINCT FROM $5::integer
     ORDER BY priority DESC, next_attempt_at
     LIMIT $1
     FOR UPDATE SKIP LOCKED
@@ -87,6 +89,7 @@ WITH relaxed AS (SELECT set_config('synchronous_commit', 'off', true)
     SELECT request_id, next_attempt_at FROM score_requests
     WHERE state = 'pending' AND coalesced_into IS NULL AND next_attempt_at <= now()
         AND coalesce(profile_id, scoring_profile_id, '') = ANY ($1::text[])
+        AND lost_leases IS DISTINCT FROM $4::integer
     ORDER BY priority DESC, next_attempt_at
     LIMIT 1000
 ), due AS (
@@ -95,6 +98,34 @@ WITH relaxed AS (SELECT set_config('synchronous_commit', 'off', true)
     ORDER BY urgent.next_attempt_at
     LIMIT 1
     FOR UPDATE OF r SKIP LOCKED
+)
+UPDATE score_requests r
+SET state = 'in_progress', attempt = attempt + 1, started_at = coalesce(started_at, now()),
+    scoring_profile_id = NULL, lease_owner = $2, lease_token = gen_random_uuid(),
+    lease_expires_at = now() + make_interval(secs => $3)
+FROM due, relaxed WHERE r.request_id = due.request_id
+RETURNING r.*, now() AS claimed_at;
+
+-- name: due_alone
+-- Whether a request that has lost $1 leases is due, none of the profiles $2. Asked all the time: an
+-- index of its own holds the few that ever lost one.
+SELECT EXISTS (
+    SELECT FROM score_requests
+    WHERE state = 'pending' AND coalesced_into IS NULL AND next_attempt_at <= now()
+        AND lost_leases > 0 AND lost_leases = $1
+        AND coalesce(profile_id, scoring_profile_id, '') <> ALL ($2::text[])) AS due;
+
+-- name: claim_alone
+-- As claim, but one request that has lost exactly $1 leases.
+WITH relaxed AS (SELECT set_config('synchronous_commit', 'off', true)
+), due AS (
+    SELECT request_id FROM score_requests
+    WHERE state = 'pending' AND coalesced_into IS NULL AND next_attempt_at <= now()
+        AND lost_leases > 0 AND lost_leases = $1
+        AND coalesce(profile_id, scoring_profile_id, '') <> ALL ($4::text[])
+    ORDER BY priority DESC, next_attempt_at
+    LIMIT 1
+    FOR UPDATE SKIP LOCKED
 )
 UPDATE score_requests r
 SET state = 'in_progress', attempt = attempt + 1, started_at = coalesce(started_at, now()),
@@ -140,9 +171,10 @@ WHERE session_id = $1 AND judge_profile_id = $2 AND is_current AND criteria_hash
 
 -- name: put_back
 -- Returns our request to the queue for $3 seconds; $7 takes the attempt back (none was made). $8: its
--- judge is left alone; its profile is kept for the claim, and no deadline runs.
+-- judge is left alone; its profile is kept for the claim, and no deadline runs. Its worker lives: only
+-- leases lost in a row are counted.
 UPDATE score_requests
-SET state = 'pending', next_attempt_at = now() + make_interval(secs => $3),
+SET state = 'pending', lost_leases = 0, next_attempt_at = now() + make_interval(secs => $3),
     error_code = coalesce($4, error_code), error_message = coalesce($5, error_message),
     deadline_at = CASE WHEN NOT $8 THEN coalesce($6, deadline_at) END, attempt = attempt - $7,
     scoring_profile_id = CASE WHEN $8 THEN scoring_profile_id END, lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL

@@ -5,6 +5,8 @@ import os
 import signal
 from uuid import UUID
 
+import pytest
+
 from consumer.demo.servers import EmbeddedPostgres, ServerError
 from consumer.demo.world import ConsumerProcess
 from consumer.edges.postgres import migrations
@@ -57,20 +59,29 @@ async def test_killed_while_the_judge_thinks(stage: Stage) -> None:
     assert {row["lost_leases"] for row in lost} == {1}
 
 
-async def test_killed_again_and_again_gives_up_with_a_reason(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("kills", "reason"),
+    [
+        (1, "1 worker was lost while working on it;"),
+        (2, "2 workers in a row were lost while working on it, the last one on it alone;"),
+    ],
+)
+async def test_killed_again_and_again_gives_up_with_a_reason(
+    stage: Stage, kills: int, reason: str
+) -> None:
     stage.stand_ins.add("s-deadly")
     stage.stand_ins.judge_faults.forever["s-deadly"] = hang()
     request_id = await stage.ask("s-deadly")
-    for kill in range(2):
-        process = stage.process(lease_seconds=1)
+    for kill in range(kills):
+        process = stage.process(lease_seconds=1, max_lost_leases=kills)
         await asyncio.to_thread(process.start)
         await judged(stage, kill + 1)
         await asyncio.to_thread(process.kill)
-    async with stage.consumer(lease_seconds=1, max_lost_leases=2):
+    async with stage.consumer(lease_seconds=1, max_lost_leases=kills):
         event = await stage.answer(request_id)
     assert event.data["error_code"] == ErrorCode.INTERNAL_ERROR
-    assert "2 workers were lost" in event.data["message"]
-    assert stage.stand_ins.judge_calls["s-deadly"] == 2
+    assert reason in event.data["message"]
+    assert stage.stand_ins.judge_calls["s-deadly"] == kills
 
 
 async def test_sigterm_finishes_what_fits_and_gives_the_rest_back(stage: Stage) -> None:

@@ -54,7 +54,11 @@ def stage(stage: Stage) -> Stage:
 def harmed(stage: Stage) -> Stage:
     """The stage with failpoints allowed, and with crashes that are over soon."""
     stage.settings.update(
-        run_mode="test", lease_seconds=LEASE_S, kafka_session_timeout_seconds=SESSION_S
+        run_mode="test",
+        lease_seconds=LEASE_S,
+        kafka_session_timeout_seconds=SESSION_S,
+        # A request may lose many workers here; in production that many mean that it kills them.
+        max_lost_leases=1000,
     )
     return stage
 

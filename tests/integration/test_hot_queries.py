@@ -60,6 +60,11 @@ SELECT md5('request' || n)::uuid, 's' || n, false, 'tests', n % 10, 'in_progress
     md5('token' || n)::uuid, now() + make_interval(secs => n % 100 - 1), 'p1'
 FROM generate_series(30000, 30199) n;
 
+-- A few that lost a worker, one of them twice.
+UPDATE score_requests SET lost_leases = 1 + (session_id = 's15000')::integer
+WHERE state = 'pending' AND coalesced_into IS NULL AND request_id IN
+    (SELECT md5('request' || n)::uuid FROM generate_series(15000, 15024) n);
+
 INSERT INTO judge_inputs (sha256, content, used_at)
 SELECT repeat(md5(n::text), 2), repeat('x', 400)::bytea, now() - make_interval(days => n % 100)
 FROM generate_series(1, 10000) n;
@@ -86,7 +91,9 @@ INCOMING = """ARRAY[gen_random_uuid()], ARRAY['s15001'], ARRAY[NULL]::text[], AR
 
 # Query, its parameters, the indexes that it is for, and whether a sort would be a surprise.
 HOT = {
-    "claim": ("16, 'worker', 60, ARRAY['p1', 'p2']", {"score_requests_claim"}),
+    "claim": ("16, 'worker', 60, ARRAY['p1', 'p2'], 2", {"score_requests_claim"}),
+    "due_alone": ("2, ARRAY['p1', 'p2']", {"score_requests_lost"}),
+    "claim_alone": ("2, 'worker', 60, ARRAY['p1', 'p2']", {"score_requests_lost"}),
     "free_expired_leases": ("", {"score_requests_leases"}),
     "waiters": (REQUEST, {"score_requests_waiters"}),
     "outbox_page": ("500, 1000000, ARRAY[]::bigint[]", {"outbox_pkey"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 from collections import Counter, defaultdict
@@ -672,13 +673,15 @@ async def test_a_claim_takes_a_lease_by_the_clock_of_the_database(
 async def test_claims_wait_for_no_disk_but_what_follows_does(store: Store, database: str) -> None:
     """How each statement's own commit would wait, told from inside of its transaction."""
     sql = load_queries((resource("sql") / "queries.sql").read_text())
-    await store.accept([request(f"s{n}", profile_id=PROFILE) for n in range(3)], [])
+    await store.accept([request(f"s{n}", profile_id=PROFILE) for n in range(4)], [])
     (first,) = await claim(store)
+    await lose(store, database, "s3", times=2)
     waits: dict[str, str] = {}
     async with asyncpg.create_pool(database, min_size=1, max_size=1) as pool:
         for name, given in (
-            ("claim", (1, "worker-1", 60.0, [])),
-            ("claim_probe", ([PROFILE], "worker-1", 60.0)),
+            ("claim", (1, "worker-1", 60.0, [], 2)),
+            ("claim_probe", ([PROFILE], "worker-1", 60.0, 2)),
+            ("claim_alone", (2, "worker-1", 60.0, [])),
             ("begin_scoring", (first.request_id, first.lease_token, PROFILE)),
             ("lock_request", (first.request_id, first.lease_token)),
         ):
@@ -690,6 +693,7 @@ async def test_claims_wait_for_no_disk_but_what_follows_does(store: Store, datab
     assert waits == {
         "claim": "off",
         "claim_probe": "off",
+        "claim_alone": "off",
         "begin_scoring": "on",
         "lock_request": "on",
     }
@@ -848,6 +852,94 @@ async def test_only_expired_leases_are_freed_and_counted(store: Store, database:
     assert await store.renew([held["s1"]], lease_s=60) == set()
     await expire(database, "s1")
     assert await store.free_expired() == [(held["s1"].request_id, "s1", 2)]
+
+
+async def lose(store: Store, dsn: str, session: str, *, times: int) -> None:
+    """This session's pending request loses so many workers more."""
+    for _ in range(times):
+        await execute(
+            dsn,
+            "UPDATE score_requests SET state = 'in_progress', lease_owner = 'gone', "
+            "lease_token = gen_random_uuid(), lease_expires_at = now() - interval '1 s' "
+            "WHERE session_id = $1 AND state = 'pending' AND coalesced_into IS NULL",
+            session,
+        )
+        assert [freed[1] for freed in await store.free_expired()] == [session]
+
+
+async def claim_alone(store: Store, *held: str, lost: int | None = 2) -> list[str]:
+    """The session that is claimed alone; being due is told beforehand."""
+    due = await store.due_alone(lost, held=held)
+    claimed = await store.claim_alone(lost, owner="worker-1", lease_s=60, held=held)
+    assert due == bool(claimed)
+    return [one.session_id for one in claimed]
+
+
+async def test_a_last_chance_is_not_claimed_beside_others(store: Store, database: str) -> None:
+    for profile, lost in itertools.product(("a", "b"), range(4)):
+        await store.accept([request(f"{profile}{lost}", profile_id=profile)], [])
+        await lose(store, database, f"{profile}{lost}", times=lost)
+
+    probes = [
+        one.session_id
+        for _ in range(4)
+        for one in await store.claim_probe(["a"], owner="w", lease_s=60, alone_at=2)
+    ]
+    others = await store.claim(8, owner="w", lease_s=60, alone_at=2)
+
+    # Who has lost more has no chance left: whoever meets it gives it up.
+    assert sorted(probes) == ["a0", "a1", "a3"]
+    assert sorted(one.session_id for one in others) == ["b0", "b1", "b3"]
+    assert await claim_alone(store, lost=None) == [], "where there is no such chance"
+    assert {*await claim_alone(store), *await claim_alone(store)} == {"a2", "b2"}
+    assert await claim_alone(store) == []
+
+
+async def test_one_last_chance_at_a_time_the_most_urgent_first(store: Store, database: str) -> None:
+    await store.accept([request(f"s{n}", priority=n) for n in (1, 9, 5)], [])
+    for n in (1, 9, 5):
+        await lose(store, database, f"s{n}", times=2)
+    other = await asyncpg.connect(database)
+    async with other.transaction():
+        await other.execute("SELECT FROM score_requests WHERE session_id = 's9' FOR UPDATE")
+        async with asyncio.timeout(5):
+            assert await claim_alone(store) == ["s5"], "it waits for no other worker's"
+    await other.close()
+
+    assert [await claim_alone(store) for _ in range(3)] == [["s9"], ["s1"], []]
+
+
+async def test_a_last_chance_whose_judge_is_left_alone_is_not_due(
+    store: Store, database: str
+) -> None:
+    await store.accept([request("s1", profile_id="p1"), request("s2")], [])
+    for session in ("s1", "s2"):
+        await lose(store, database, session, times=2)
+
+    assert await claim_alone(store, "p1", "") == []
+    assert await claim_alone(store, "p1") == ["s2"]
+    assert await claim_alone(store, "p2") == ["s1"]
+
+
+async def test_a_cancelled_last_chance_is_not_due(store: Store, database: str) -> None:
+    wanted = request("s1")
+    await store.accept([wanted], [])
+    await lose(store, database, "s1", times=2)
+    await store.cancel(wanted.request_id, by="someone")
+
+    assert await claim_alone(store) == []
+
+
+async def test_only_leases_lost_in_a_row_count(store: Store, database: str) -> None:
+    await store.accept([request("s1"), request("s2")], [])
+    for session in ("s1", "s2"):
+        await lose(store, database, session, times=2)
+    (retried,) = await store.claim_alone(2, owner="w", lease_s=60)
+    await store.put_back(retried, after_s=0)
+    (given_back,) = await store.claim_alone(2, owner="w", lease_s=60)
+    await store.put_back(given_back, after_s=0, count_attempt=False)
+
+    assert [one.lost_leases for one in await claim(store, 2)] == [0, 0]
 
 
 async def test_two_who_free_at_the_same_time_count_once(store: Store, database: str) -> None:

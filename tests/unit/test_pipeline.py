@@ -753,10 +753,23 @@ async def test_a_request_that_workers_do_not_survive_is_given_up() -> None:
     world = World(patience=Patience(max_lost_leases=3))
     failed = await world.failure(claimed(lost_leases=3))
     assert failed == Failed(
-        ErrorCode.INTERNAL_ERROR, "given up: 3 workers were lost while working on it"
+        ErrorCode.INTERNAL_ERROR,
+        "given up: 3 workers in a row were lost while working on it, the last one on it alone; "
+        "see ScoringRequestGivenUp in docs/runbooks.md",
     )
     assert world.history.asked == []
     assert isinstance(await world.run(claimed(lost_leases=2)), Completed)
+
+
+@pytest.mark.parametrize(("most", "alone_at"), [(1, None), (2, 1), (3, 2)])
+async def test_the_last_chance_is_alone_where_there_is_another_before(
+    most: int, alone_at: int | None
+) -> None:
+    patience = Patience(max_lost_leases=most)
+    assert patience.alone_at == alone_at
+    for lost, alone in ((most, most > 1), (most + 2, False)):
+        failed = await World(patience=patience).failure(claimed(lost_leases=lost))
+        assert ("alone" in failed.message) == alone, "a limit that was lowered gives no last chance"
 
 
 @pytest.mark.parametrize(

@@ -176,22 +176,43 @@ class Store:
     # ── worker ──────────────────────────────────────────────────────────────
 
     async def claim(
-        self, count: int, *, owner: str, lease_s: float, held: Iterable[str] = ()
+        self,
+        count: int,
+        *,
+        owner: str,
+        lease_s: float,
+        held: Iterable[str] = (),
+        alone_at: int | None = None,
     ) -> list[ClaimedRequest]:
         """Up to `count` due requests under our lease, the most urgent first; none of the profiles
-        that are held ("": requests whose profile is not known yet).
+        that are held ("": requests whose profile is not known yet), and none that has lost exactly
+        `alone_at` leases.
         """
-        found = await self._fetch("claim", count, owner, lease_s, list(held))
+        found = await self._fetch("claim", count, owner, lease_s, list(held), alone_at)
         found.sort(key=lambda row: (-row["priority"], row["next_attempt_at"]))
         return [rows.claimed_request(row) for row in found]
 
     async def claim_probe(
-        self, profiles: Iterable[str], *, owner: str, lease_s: float
+        self, profiles: Iterable[str], *, owner: str, lease_s: float, alone_at: int | None = None
     ) -> list[ClaimedRequest]:
         """The due request of these profiles ("" as above) that has waited longest, if any, under
         our lease: to find out with it if a judge is well again.
         """
-        found = await self._fetch("claim_probe", list(profiles), owner, lease_s)
+        found = await self._fetch("claim_probe", list(profiles), owner, lease_s, alone_at)
+        return [rows.claimed_request(row) for row in found]
+
+    async def due_alone(self, alone_at: int | None, *, held: Iterable[str] = ()) -> bool:
+        """Whether `claim_alone` would find a request."""
+        (row,) = await self._fetch("due_alone", alone_at, list(held))
+        return bool(row["due"])
+
+    async def claim_alone(
+        self, alone_at: int | None, *, owner: str, lease_s: float, held: Iterable[str] = ()
+    ) -> list[ClaimedRequest]:
+        """The most urgent due request that has lost `alone_at` leases (None: there is none), if
+        any, under our lease; `held` as above. It is for a worker that has nothing else under way.
+        """
+        found = await self._fetch("claim_alone", alone_at, owner, lease_s, list(held))
         return [rows.claimed_request(row) for row in found]
 
     async def renew(self, requests: Iterable[ClaimedRequest], *, lease_s: float) -> set[UUID]:

@@ -1,0 +1,2 @@
+-- Takes 0008 back.
+DROP INDEX score_requests_lost;
