@@ -35,6 +35,7 @@ from consumer.errors import (
 )
 from consumer.ports import ChatMessage, Completion, Provider
 from consumer.scoring.verdict import output_schema
+from tests.support.broken_http import BROKEN, saying
 from tests.support.judge_servers import (
     ANTHROPIC,
     APIS,
@@ -648,33 +649,12 @@ async def test_an_answer_of_the_greatest_length_is_read(judging: Judging, api: A
         assert (await judge.ask()).text == TEXT
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        b"",
-        b"SSH-2.0-OpenSSH_9.9\r\n",
-        b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{",
-    ],
-    ids=["hangs up", "no HTTP", "half a body", "broken chunks"],
-)
+@pytest.mark.parametrize("said", BROKEN.values(), ids=BROKEN)
 @each_api
 async def test_a_server_that_breaks_the_protocol(api: Api, said: bytes) -> None:
-    asked = 0
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal asked
-        await reader.readuntil(b"\r\n\r\n")
-        asked += 1
-        writer.write(said)
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(answer, HOST, 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        async with provider_at(f"http://{HOST}:{port}", api.kind) as broken:
-            await Judge(broken, JudgeServer("", [])).fails(JudgeNoAnswer)
-    assert asked == 1
+    async with saying(said) as server, provider_at(server.url, api.kind) as broken:
+        await Judge(broken, JudgeServer("", [])).fails(JudgeNoAnswer)
+    assert server.asked == 1
 
 
 @each_api

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import to_json
 
 from consumer import failpoints
-from consumer.edges.http import retry_after_s
+from consumer.edges.http import FAILURES, BodyRefused, read_body, retry_after_s, why
 from consumer.errors import (
     ContextOverflow,
     InternalError,
@@ -186,11 +186,11 @@ class HttpProvider(ABC):
                 answer = await self._answer(messages, schema, max_tokens)
         except TimeoutError as error:
             raise JudgeNoAnswer(f"judge {self.name} does not answer in time") from error
-        # The transport lets some of aiohttp's own errors through: those of a broken protocol.
-        except (httpx.HTTPError, aiohttp.ClientError) as error:
+        except BodyRefused as error:
+            raise JudgeNoAnswer(f"judge {self.name} gives an answer that {error}") from error
+        except FAILURES as error:
             kind = JudgeUnavailable if _never_connected(error) else JudgeNoAnswer
-            why = type(error.__cause__ or error).__name__
-            raise kind(f"judge {self.name} does not answer: {why}") from error
+            raise kind(f"judge {self.name} does not answer: {why(error)}") from error
         try:
             return self._completion(answer.json())
         except ValueError as error:  # pydantic's ValidationError is one
@@ -235,14 +235,8 @@ class HttpProvider(ABC):
             "POST", self._path(), content=content, headers=_JSON
         ) as response:
             failpoints.reach(failpoints.Point.DURING_JUDGE_CALL)
-            answer = bytearray()
-            async for chunk in response.aiter_bytes():
-                answer += chunk
-                if len(answer) > MAX_ANSWER_BYTES:
-                    raise JudgeNoAnswer(
-                        f"judge {self.name} answers more than {MAX_ANSWER_BYTES} bytes"
-                    )
-            return Answer(status=response.status_code, headers=response.headers, body=bytes(answer))
+            answer = await read_body(response, MAX_ANSWER_BYTES)
+            return Answer(status=response.status_code, headers=response.headers, body=answer)
 
     def _problem(self, answer: Answer) -> Problem:
         return problem_in(answer)
