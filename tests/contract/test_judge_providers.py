@@ -343,6 +343,68 @@ async def test_a_server_may_leave_out_what_it_does_not_know(judging: Judging) ->
         )
 
 
+NO_COUNTS = [-5, 2**63, 10**30, 1e300, 12.5, True, "12", [], {}, base.MOST_TOKENS + 1]
+
+
+def _counting(api: Api, name: str, count: Any) -> dict[str, Any]:
+    """The API's answer with this count under one of its names, or under all of them."""
+    told = json.loads(json.dumps(api.success))
+    usage = told["usageMetadata" if api is GEMINI else "usage"]
+    for other in usage:
+        if name in {other, ""} and isinstance(usage[other], int):
+            usage[other] = count
+    return dict(told)
+
+
+@pytest.mark.parametrize("count", NO_COUNTS)
+@pytest.mark.parametrize(
+    ("api", "name"),
+    [
+        *((OPENAI, name) for name in ("", "prompt_tokens", "completion_tokens")),
+        *((GEMINI, name) for name in ("", "promptTokenCount", "candidatesTokenCount")),
+        *((ANTHROPIC, name) for name in ("", "input_tokens", "output_tokens")),
+    ],
+)
+async def test_a_count_that_is_none_leaves_the_usage_unknown(
+    judging: Judging, api: Api, name: str, count: Any
+) -> None:
+    async with judging(api, reply(200, _counting(api, name, count))) as judge:
+        completion = await judge.ask()
+        assert completion == Completion(
+            text=TEXT, model=SERVED_MODEL, input_tokens=0, output_tokens=0, truncated=False
+        )
+        assert not completion.tells_usage
+
+
+@pytest.mark.parametrize("usage", [None, "none", 7, [], {}])
+@each_api
+async def test_an_answer_without_usage(judging: Judging, api: Api, usage: Any) -> None:
+    told = api.success | {"usageMetadata" if api is GEMINI else "usage": usage}
+    async with judging(api, reply(200, told)) as judge:
+        assert not (await judge.ask()).tells_usage
+
+
+@each_api
+async def test_a_large_count_is_one(judging: Judging, api: Api) -> None:
+    async with judging(api, reply(200, _counting(api, "", base.MOST_TOKENS))) as judge:
+        completion = await judge.ask()
+        assert base.MOST_TOKENS <= completion.input_tokens < 2**40
+        assert base.MOST_TOKENS <= completion.output_tokens < 2**40
+
+
+@pytest.mark.parametrize(
+    ("told", "model"),
+    [(None, "judge-1"), (7, "judge-1"), ("m" * 1000, "m" * 254 + "\u2026"), ("", "judge-1")],
+)
+@each_api
+async def test_the_model_s_name_costs_no_answer(
+    judging: Judging, api: Api, told: Any, model: str
+) -> None:
+    answer = api.success | {"modelVersion" if api is GEMINI else "model": told}
+    async with judging(api, reply(200, answer)) as judge:
+        assert (await judge.ask()).model == model
+
+
 @each_api
 async def test_a_server_of_one_s_own_may_want_no_key(judging: Judging, api: Api) -> None:
     async with judging(api, api.ok(), key="") as judge:

@@ -8,12 +8,20 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import aiohttp
 import httpx
 import structlog
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import to_json
 
 from consumer import failpoints
@@ -31,7 +39,7 @@ from consumer.errors import (
     Unavailable,
 )
 from consumer.ports import ChatMessage, Completion
-from consumer.scoring.text import storable_json
+from consumer.scoring.text import short_name, storable_json
 
 log = structlog.get_logger()
 
@@ -63,14 +71,38 @@ _SAYS: Mapping[type[ScoringError], str] = {
     InternalError: "it does not accept our request",
 }
 
+# Far more tokens than any call has, and far fewer than a bigint holds: sums of them fit as well.
+MOST_TOKENS = 10**9
 # A number of tokens; servers leave it out or give null where it is none.
-Tokens = Annotated[int, BeforeValidator(lambda value: value or 0)]
+Tokens = Annotated[
+    int,
+    Field(strict=True, ge=0, le=MOST_TOKENS),
+    BeforeValidator(lambda value: 0 if value is None else value),
+]
+# A name that the server gives; nothing is lost with a wrong one.
+Name = Annotated[
+    str, BeforeValidator(lambda value: short_name(value) if isinstance(value, str) else "")
+]
 
 
 class Shape(BaseModel):
     """A part of an answer that we read."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Usage(Shape):
+    """What a call used. Where one count is none, all are unknown: the answer is paid for, and good
+    all the same.
+    """
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _or_unknown(cls, value: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return read(value)
+        except ValidationError:
+            return read({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
