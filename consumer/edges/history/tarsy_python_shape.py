@@ -16,7 +16,7 @@ from typing_extensions import TypedDict  # pydantic does not take that of Python
 from consumer.batches import Listed
 from consumer.edges.history.conversation import Thread, conversation, woven
 from consumer.errors import HistoryInvalid
-from consumer.events import SESSION_ID_PATTERN
+from consumer.events import MAX_SESSION_ID, SESSION_ID_PATTERN
 from consumer.scoring.profile import describe
 from consumer.scoring.session import (
     AvailableTool,
@@ -140,7 +140,8 @@ class _Overview(_Shape):
 
     @property
     def can_be_asked_for(self) -> bool:
-        return re.fullmatch(SESSION_ID_PATTERN, self.session_id) is not None
+        matches = re.fullmatch(SESSION_ID_PATTERN, self.session_id) is not None
+        return matches and len(self.session_id) <= MAX_SESSION_ID
 
 
 class _Pagination(_Shape):
