@@ -13,6 +13,7 @@ from pydantic import Field, FilePath, SecretStr, ValidationError, ValidationInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from consumer import environment, failpoints
+from consumer.addresses import http_address
 from consumer.api.tokens import Token, parse_tokens
 from consumer.errors import ConfigError
 from consumer.resources import resource
@@ -70,7 +71,7 @@ class Settings(BaseSettings):
     database_pool_size: int = Field(default=10, ge=4, le=100)
 
     # History Service
-    history_url: str = Field(default="http://127.0.0.1:8001", pattern=r"^https?://")
+    history_url: str = "http://127.0.0.1:8001"
     history_timeout_seconds: Seconds = 30
     history_max_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
 
@@ -127,6 +128,11 @@ class Settings(BaseSettings):
         if failpoints.parse(text) and info.data.get("run_mode") != "test":
             raise ValueError("they end the process on purpose: only with RUN_MODE=test")
         return text
+
+    @field_validator("history_url")
+    @classmethod
+    def _is_an_address(cls, url: str) -> str:
+        return http_address(url, credentials=True)
 
     @field_validator("database_url")
     @classmethod
