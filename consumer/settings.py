@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     database_pool_size: int = Field(default=10, ge=4, le=100)
 
     # History Service
-    history_url: str = "http://127.0.0.1:8001"
+    history_url: str = Field(default="http://127.0.0.1:8001", pattern=r"^https?://")
     history_timeout_seconds: Seconds = 30
     history_max_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
 

@@ -75,12 +75,13 @@ def test_foreign_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["history", "http://me:hunter2", "http://h/?token=hunter2", "http://h/#hunter2"]
+    "url",
+    ["ftp://me:hunter2@h", "http://me:hunter2", "http://h/?token=hunter2", "http://h/#hunter2"],
 )
 def test_a_history_url_that_no_client_can_use(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("HISTORY_URL", url)
     (problem,) = refused()
-    assert problem.startswith("HISTORY_URL: Value error, must ")
+    assert problem.startswith("HISTORY_URL: ")
     assert "hunter2" not in problem
 
 
