@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 
-import httpx
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
+from consumer.addresses import shown
 from consumer.brokers import kafka_security
 from consumer.config import Config
-from consumer.edges.http import open_client
+from consumer.edges.http import FAILURES, open_client, why
 from consumer.edges.kafka_security import not_connected
 from consumer.edges.postgres import migrations
 from consumer.edges.postgres.connect import open_pool, place, translated
@@ -99,13 +99,13 @@ async def _kafka(settings: Settings) -> str:
 
 
 async def _history(settings: Settings) -> str:
+    url = shown(settings.history_url)
     async with open_client(settings.history_url, timeout_s=LIMIT_S, headers={}) as client:
         try:
             response = await client.get("/")
-        except httpx.HTTPError as error:
-            url = settings.history_url
-            raise NotReachable(f"History at {url}: {type(error).__name__}") from error
-    return f"{settings.history_url} answers ({response.status_code})"
+        except FAILURES as error:
+            raise NotReachable(f"History at {url}: {why(error)}") from error
+    return f"{url} answers ({response.status_code})"
 
 
 async def _judge(member: Member) -> str:

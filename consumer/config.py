@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from consumer.addresses import http_address
 from consumer.environment import from_files
 from consumer.errors import ConfigError
 from consumer.limits.breaker import OPEN_S
@@ -35,7 +36,7 @@ class ProviderConfig(_Strict):
     """One judge of llm_providers.yaml. Limits are this process's; the cap is all replicas'."""
 
     type: Literal["openai", "gemini", "anthropic"]
-    base_url: str = Field(pattern=r"^https?://")
+    base_url: str
     api_key_env: str | None = None
     model: str = Field(min_length=1)
     context_window: int = Field(default=128_000, ge=1024)
@@ -48,6 +49,11 @@ class ProviderConfig(_Strict):
     breaker_open_s: float = Field(default=OPEN_S, gt=0, le=3600)
     daily_cap_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     price: PriceOverride | None = None
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, url: str) -> str:
+        return http_address(url, credentials=False)  # the key is sent in their place
 
     @model_validator(mode="after")
     def _answer_fits_context(self) -> Self:
@@ -293,4 +299,6 @@ def _api_key(
     key = files.get(name) or environment.get(name, "")
     if not key and len(problems) == found:
         problems.append(f"{place}: api_key_env: {name} is not set")
+    if not (key.isascii() and key.isprintable()):  # no header takes it
+        problems.append(f"{place}: api_key_env: {name} must be printable ASCII, in one line")
     return key

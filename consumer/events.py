@@ -15,12 +15,24 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from consumer.error_codes import ErrorCode, FailedState
 
-SESSION_ID_PATTERN = r"^[A-Za-z0-9._:-]{1,128}$"
+# Dots alone are none: within an address, "." and ".." lead elsewhere.
+SESSION_ID_PATTERN = r"^\.*[A-Za-z0-9_:-][A-Za-z0-9._:-]*$"
+MAX_SESSION_ID = 128
+# In what we send, as it was released: requests that were accepted before are answered, too.
+SENT_SESSION_ID_PATTERN = r"^[A-Za-z0-9._:-]{1,128}$"
 # PostgreSQL stores no U+0000, and a record that can't be stored would stop intake for good.
 StorableText = Annotated[str, Field(pattern=r"^[^\x00]*$")]
 SessionId = Annotated[
     str,
-    Field(pattern=SESSION_ID_PATTERN, description="The session in the History Service."),
+    Field(
+        pattern=SESSION_ID_PATTERN,
+        max_length=MAX_SESSION_ID,
+        description="The session in the History Service.",
+    ),
+]
+SentSessionId = Annotated[
+    str,
+    Field(pattern=SENT_SESSION_ID_PATTERN, description="The session in the History Service."),
 ]
 
 # The namespace of every derived id: a request and an event type always give the same ce_id,
@@ -115,7 +127,7 @@ class ScoreCompleted(Event):
 
     request_id: UUID
     score_id: UUID
-    session_id: SessionId
+    session_id: SentSessionId
     total_score: int = Field(ge=0, le=100)
     score_breakdown: dict[str, float] = Field(description="Criterion id to score.")
     confidence: float = Field(ge=0, le=1)
@@ -148,7 +160,7 @@ class QualityRisk(Event):
 
     request_id: UUID
     score_id: UUID
-    session_id: SessionId
+    session_id: SentSessionId
     agent: str
     total_score: int = Field(ge=0, le=100)
     threshold: float
@@ -168,7 +180,7 @@ class ScoreFailed(Event):
     type: ClassVar[str] = "score.failed"
 
     request_id: UUID
-    session_id: SessionId
+    session_id: SentSessionId
     state: FailedState
     error_code: ErrorCode
     message: str
@@ -183,7 +195,7 @@ class ScoreOverridden(Event):
     type: ClassVar[str] = "score.overridden"
 
     score_id: UUID
-    session_id: SessionId
+    session_id: SentSessionId
     total_score: int = Field(ge=0, le=100, description="The judge's.")
     override_score: int = Field(ge=0, le=100)
     annotator: str

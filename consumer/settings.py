@@ -13,6 +13,7 @@ from pydantic import Field, FilePath, SecretStr, ValidationError, ValidationInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from consumer import environment, failpoints
+from consumer.addresses import http_address
 from consumer.api.tokens import Token, parse_tokens
 from consumer.errors import ConfigError
 from consumer.resources import resource
@@ -129,6 +130,11 @@ class Settings(BaseSettings):
         if failpoints.parse(text) and info.data.get("run_mode") != "test":
             raise ValueError("they end the process on purpose: only with RUN_MODE=test")
         return text
+
+    @field_validator("history_url")
+    @classmethod
+    def _is_an_address(cls, url: str) -> str:
+        return http_address(url, credentials=True)
 
     @field_validator("database_url")
     @classmethod

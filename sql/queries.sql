@@ -1,4 +1,7 @@
 -- Every query of the product. A block starts with its name; the next line says what it does.
+--
+-- A LIMIT that says which rows to change is in an ARRAY(...) or a MATERIALIZED CTE, which run once.
+-- Within IN or FROM it may run again for each row, and then find the next ones.
 
 -- name: insert_leaders
 -- Accepts requests; one per session and profile, and none that is known or already under way.
@@ -242,8 +245,8 @@ SELECT content FROM judge_inputs WHERE sha256 = $1;
 
 -- name: prune_inputs
 -- Deletes what judges were shown, where it was last used more than $1 days ago; up to $2 rows.
-DELETE FROM judge_inputs WHERE sha256 IN (
-    SELECT sha256 FROM judge_inputs WHERE used_at < now() - make_interval(days => $1) LIMIT $2);
+DELETE FROM judge_inputs WHERE sha256 = ANY (ARRAY(
+    SELECT sha256 FROM judge_inputs WHERE used_at < now() - make_interval(days => $1) LIMIT $2));
 
 -- name: score_by_id
 -- One score, with tools, approaches and steps.
@@ -335,12 +338,12 @@ RETURNING kept.content;
 
 -- name: prune_requests
 -- Deletes up to $2 requests that were finished before $1 days ago; scores are kept.
-DELETE FROM score_requests WHERE request_id IN (
+DELETE FROM score_requests WHERE request_id = ANY (ARRAY(
     SELECT request_id FROM score_requests
     WHERE finished_at < now() - make_interval(days => $1)
     ORDER BY finished_at LIMIT $2
     FOR UPDATE SKIP LOCKED
-);
+));
 
 -- name: status_counts
 -- Requests by state.
@@ -732,13 +735,13 @@ LEFT JOIN judge_spend known
 
 -- name: prune_reservations
 -- Deletes up to $2 reservations of days more than $1 days ago; not those that are still held.
-DELETE FROM judge_reservations WHERE reservation_id IN (
+DELETE FROM judge_reservations WHERE reservation_id = ANY (ARRAY(
     SELECT reservation_id FROM judge_reservations
     WHERE day < (now() AT TIME ZONE 'UTC')::date - $1::integer
         AND (released_at IS NOT NULL OR settled_at IS NOT NULL)
     ORDER BY day LIMIT $2
     FOR UPDATE SKIP LOCKED
-);
+));
 
 -- name: prune_spend
 -- Deletes the days more than $1 days ago that no reservation belongs to any more.
@@ -826,7 +829,7 @@ ORDER BY page.xid, page.seq, one.n;
 
 -- name: prune_live
 -- Deletes up to $1 changes that are older than an hour, all but the newest of them.
-WITH oldest AS (
+WITH oldest AS MATERIALIZED (
     SELECT xid, seq, at, lead(at) OVER (ORDER BY xid, seq) AS next_at
     FROM (SELECT xid, seq, at FROM live_changes ORDER BY xid, seq LIMIT $1 + 1) first
 )
@@ -886,16 +889,16 @@ ON CONFLICT DO NOTHING;
 
 -- name: claim_batch
 -- The oldest batch that nobody works on (or this one), under a lease.
-UPDATE score_batches b
-SET lease_token = gen_random_uuid(), lease_expires_at = now() + make_interval(secs => $1)
-FROM (
+WITH free AS MATERIALIZED (
     SELECT batch_id FROM score_batches
     WHERE finished_at IS NULL AND (lease_token IS NULL OR lease_expires_at < now())
         AND ($2::uuid IS NULL OR batch_id = $2)
     ORDER BY created_at LIMIT 1
     FOR UPDATE SKIP LOCKED
-) free
-WHERE b.batch_id = free.batch_id
+)
+UPDATE score_batches b
+SET lease_token = gen_random_uuid(), lease_expires_at = now() + make_interval(secs => $1)
+FROM free WHERE b.batch_id = free.batch_id
 RETURNING b.*;
 
 -- name: renew_batch

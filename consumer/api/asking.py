@@ -17,10 +17,10 @@ from consumer.api.access import Caller, Scope, needs
 from consumer.api.ports import Ports, Row, Wired
 from consumer.api.problems import Problem
 from consumer.api.scores import Score, score_of
-from consumer.api.values import PREFIX, ProfileId, SessionPath, Wait
+from consumer.api.values import PREFIX, ProfileId, Wait
 from consumer.cloudevents import trace_context
 from consumer.error_codes import ErrorCode
-from consumer.events import ScoreRequested
+from consumer.events import ScoreRequested, SessionId
 
 
 async def _trace_of(request: Request) -> dict[str, str]:
@@ -84,7 +84,7 @@ _STATUS = {
     responses={202: {"model": Asked, "description": "Asked for; Location tells where to look"}},
 )
 async def ask_for_score(
-    session_id: SessionPath,
+    session_id: SessionId,
     wired: Wired,
     caller: Caller,
     trace: Trace,

@@ -7,7 +7,6 @@ from contextlib import aclosing
 from typing import Annotated
 
 from fastapi import APIRouter, Header
-from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from consumer.api.access import Scope, needs
@@ -16,7 +15,7 @@ from consumer.api.ports import Wired
 from consumer.api.problems import Problem
 from consumer.api.values import PREFIX
 from consumer.errors import NotReachable
-from consumer.events import SESSION_ID_PATTERN
+from consumer.events import SessionId
 from consumer.ports import Cursor
 
 router = APIRouter(prefix=PREFIX, tags=["live"])
@@ -35,7 +34,7 @@ HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 )
 async def events(
     wired: Wired,
-    session_id: Annotated[str | None, Field(pattern=SESSION_ID_PATTERN)] = None,
+    session_id: SessionId | None = None,
     last_event_id: Annotated[
         str | None, Header(max_length=64, description="Go on after this event (one hour back).")
     ] = None,

@@ -14,7 +14,8 @@ from consumer.analytics.selection import NAMES_DAYS, Availability, Selection, da
 from consumer.api.access import Scope, needs
 from consumer.api.ports import Wired
 from consumer.api.problems import Problem
-from consumer.api.values import PREFIX, Day, Name, ProfileId, SessionPath, utc_today
+from consumer.api.values import PREFIX, Day, Name, ProfileId, utc_today
+from consumer.events import SessionId
 
 router = APIRouter(prefix=PREFIX, tags=["analytics"], dependencies=[needs(Scope.READ)])
 
@@ -137,7 +138,7 @@ async def agreement(wanted: Wanted, wired: Wired) -> reports.AgreementReport:
 
 
 @router.get("/sessions/{session_id}/tool-report")
-async def session_tools(session_id: SessionPath, wired: Wired) -> SessionTools:
+async def session_tools(session_id: SessionId, wired: Wired) -> SessionTools:
     """What became of one session's tool calls."""
     row = await wired.cards.session_tools(session_id)
     if row is None or row["tool_report"] is None:

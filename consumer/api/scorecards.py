@@ -17,7 +17,7 @@ from consumer.api.access import Scope, needs
 from consumer.api.ports import Cards, Wired
 from consumer.api.problems import Problem
 from consumer.api.values import PREFIX, Limit, Name, ProfileId, Time
-from consumer.events import SESSION_ID_PATTERN
+from consumer.events import SessionId
 
 router = APIRouter(prefix=PREFIX, tags=["scorecards"], dependencies=[needs(Scope.READ)])
 
@@ -33,7 +33,7 @@ MEDIA_TYPES = {Format.CSV: "text/csv; charset=utf-8", Format.JSONL: "application
 
 
 def card_filter(
-    session_id: Annotated[str | None, Query(pattern=SESSION_ID_PATTERN)] = None,
+    session_id: SessionId | None = None,
     agent: Name | None = None,
     label: Name | None = None,
     model: Annotated[Name | None, Query(description="The agent's model.")] = None,

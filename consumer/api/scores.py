@@ -13,8 +13,9 @@ from pydantic import BaseModel
 from consumer.api.access import Scope, needs
 from consumer.api.ports import Criteria, Row, Wired
 from consumer.api.problems import Problem
-from consumer.api.values import PREFIX, Limit, ProfileId, SessionPath
+from consumer.api.values import PREFIX, Limit, ProfileId
 from consumer.batches import Time
+from consumer.events import SessionId
 
 router = APIRouter(prefix=PREFIX, tags=["scores"])
 
@@ -109,7 +110,7 @@ def score_of(row: Row, criteria: Criteria) -> Score:
 
 @router.get("/sessions/{session_id}/score", dependencies=[needs(Scope.READ)])
 async def current_score(
-    session_id: SessionPath, wired: Wired, profile_id: ProfileId | None = None
+    session_id: SessionId, wired: Wired, profile_id: ProfileId | None = None
 ) -> Score:
     """The session's current score: by this profile, else the newest by any.
 
@@ -124,7 +125,7 @@ async def current_score(
 
 @router.get("/sessions/{session_id}/scores", dependencies=[needs(Scope.READ)])
 async def scores(
-    session_id: SessionPath,
+    session_id: SessionId,
     wired: Wired,
     before: Annotated[Time | None, Query(description="Only scores made before this time.")] = None,
     limit: Limit = 20,

@@ -8,14 +8,9 @@ from typing import Annotated, TypeVar
 from fastapi import Path, Query
 from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints
 
-from consumer.events import SESSION_ID_PATTERN
-
 # Each room's own: metrics then tell whole paths.
 PREFIX = "/api/v1/scoring"
 
-SessionPath = Annotated[
-    str, Path(pattern=SESSION_ID_PATTERN, description="The session in the History Service.")
-]
 ProfileId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 ProfilePath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Limit = Annotated[int, Query(ge=1, le=100, description="How many at most.")]

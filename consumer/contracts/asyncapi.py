@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from consumer.contracts.names import schema_name
-from consumer.events import ALL, DLQ_TYPE, OUTGOING, SESSION_ID_PATTERN, Event, ScoreRequested
+from consumer.events import ALL, DLQ_TYPE, OUTGOING, Event, ScoreRequested, json_schema
 
 # Of the contracts as a whole. Each event has a major version of its own.
 VERSION = "1.0.0"
@@ -119,7 +119,7 @@ def _message(event: type[Event]) -> dict[str, Any]:
         "headers": _headers(event),
         "payload": {"$ref": f"./{schema_name(event)}"},
         "bindings": _kafka_key(
-            {"type": "string", "pattern": SESSION_ID_PATTERN, "description": "The session_id."}
+            json_schema(event)["properties"]["session_id"] | {"description": "The session_id."}
         ),
     }
 

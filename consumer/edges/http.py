@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -17,6 +18,13 @@ from httpx_aiohttp import AiohttpTransport
 LONGEST_RETRY_AFTER_S = 86_400.0
 # No longer than servers keep theirs: what they closed can't be asked.
 KEEP_ALIVE_S = 5.0
+# What a client raises while a call fails. The transport lets some of aiohttp's own errors through:
+# those of a broken protocol.
+FAILURES = (httpx.HTTPError, aiohttp.ClientError)
+
+_PACKED = {"gzip", "x-gzip", "deflate"}
+_UNPACKED = {"", "identity"}
+_GZIP_OR_ZLIB = 47  # zlib's word for either, by what the data begin with
 
 
 def open_client(
@@ -29,7 +37,8 @@ def open_client(
         AiohttpTransport(client=_session, verify=_tls()),
         base_url=base_url,
         timeout=httpx.Timeout(timeout_s, connect=5.0),
-        headers=dict(headers),
+        # What `read_body` can unpack piece by piece.
+        headers={"accept-encoding": "gzip", **headers},
     )
 
 
@@ -70,6 +79,58 @@ def _tls() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
+class BodyRefused(Exception):
+    """A body that is not read. The message goes on after "the answer"."""
+
+
+async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
+    """The whole body, unpacked; no memory is spent on what goes beyond `max_bytes`.
+
+    Raises BodyRefused where it is larger, or packed otherwise than by gzip, and one of FAILURES
+    where it is cut off or broken.
+    """
+    unpacker = _unpacker(response.headers.get("content-encoding", ""))
+    pieces: list[bytes] = []
+    received = size = 0
+    async for chunk in response.aiter_raw():
+        received += len(chunk)
+        piece = _unpacked(unpacker, chunk, max_bytes + 1 - size) if unpacker else chunk
+        size += len(piece)
+        if max(size, received) > max_bytes:
+            raise BodyRefused(f"is larger than {max_bytes} bytes")
+        pieces.append(piece)
+    if unpacker and received and not unpacker.eof:
+        raise httpx.DecodingError("the body ends before what is packed in it")
+    return b"".join(pieces)
+
+
+def _unpacker(encoding: str) -> zlib._Decompress | None:
+    """None for what is not packed."""
+    encoding = encoding.strip().lower()
+    if encoding in _UNPACKED:
+        return None
+    if encoding not in _PACKED:
+        raise BodyRefused("has a Content-Encoding that was not asked for; gzip was")
+    return zlib.decompressobj(wbits=_GZIP_OR_ZLIB)
+
+
+def _unpacked(unpacker: zlib._Decompress, chunk: bytes, most: int) -> bytes:
+    if unpacker.eof:
+        return b""
+    try:
+        return unpacker.decompress(chunk, most)
+    except zlib.error as error:
+        # Not as its cause, whose name says nothing.
+        raise httpx.DecodingError(f"the body can't be unpacked: {error}") from None
+
+
+def why(error: Exception) -> str:
+    """The name of what went wrong: the transport has one name for a refused connection, an unknown
+    host, a wrong certificate and a hang-up.
+    """
+    return type(error.__cause__ or error).__name__
+
+
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Retry-After in seconds from now, in either form (RFC 9110, 10.2.3); None where unreadable."""
     value = headers.get("retry-after", "").strip()
@@ -79,7 +140,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         return min(float(value), LONGEST_RETRY_AFTER_S)
     try:
         at = parsedate_to_datetime(value)
-    except ValueError:
+        wait_s = (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # a year of twenty digits, say
         return None
-    wait_s = (at.replace(tzinfo=at.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     return min(max(0.0, wait_s), LONGEST_RETRY_AFTER_S)

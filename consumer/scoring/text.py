@@ -12,6 +12,9 @@ from pydantic_core import to_json
 # A place in a text: (start, end) in characters.
 Spot = tuple[int, int]
 
+ELLIPSIS = "\u2026"
+MOST_NAME_CHARACTERS = 255
+MOST_NAME_BYTES = 500
 LETTERS_AND_DIGITS = f"{string.ascii_letters}{string.digits}_"
 
 # PostgreSQL stores no U+0000; half a surrogate pair is not UTF-8. Both occur in valid JSON.
@@ -38,6 +41,23 @@ def storable(text: str) -> str:
     if text.isascii() and "\0" not in text:  # much quicker than to look for what is rare
         return text
     return _UNSTORABLE.sub("\ufffd", text)
+
+
+def short_name(text: str) -> str:
+    """The text as a name that can be stored: of 255 characters and 500 bytes at most, for several
+    share one row of an index, which holds 2704. A longer one ends in an ellipsis.
+    """
+    text = storable(text)
+    if len(text) <= MOST_NAME_CHARACTERS and len(text.encode()) <= MOST_NAME_BYTES:
+        return text
+    room = MOST_NAME_BYTES - len(ELLIPSIS.encode())
+    kept = text[: MOST_NAME_CHARACTERS - 1].encode()[:room].decode(errors="ignore")
+    return kept + ELLIPSIS
+
+
+def shortened(text: str, characters: int) -> str:
+    """The text, or as much of its beginning as there is room for before an ellipsis."""
+    return text if len(text) <= characters else text[: characters - 1] + ELLIPSIS
 
 
 def storable_json(value: Any) -> Any:

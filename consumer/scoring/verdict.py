@@ -12,17 +12,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from consumer.scoring.profile import Criterion, Profile, describe
 from consumer.scoring.session import Session
-from consumer.scoring.text import storable_json
+from consumer.scoring.text import shortened, storable_json
 from consumer.scoring.transcript import Transcript, fold, visible
 
 SCHEMA_VERSION = 1
 MAX_APPROACHES = 3
 # Fewer letters and digits than this occur in nearly every step, so they show nothing.
 MIN_QUOTE_CHARACTERS = 4
+# Longer texts lose their end, no verdict is lost for them. A reasoning of that length can be stored
+# with its index of words, which has room for 1 MB, whatever its words are.
+MAX_TEXT = 50_000
 # What a judge is told of its wrong quotes: enough to find them again.
 TOLD_QUOTES = 5
 TOLD_CHARACTERS = 80
@@ -116,6 +119,7 @@ class _Answer(BaseModel):
 
 
 _Points = Annotated[int, Field(ge=0, le=100)]
+_Prose = Annotated[str, AfterValidator(lambda text: shortened(text, MAX_TEXT))]
 
 
 class _EvidenceAnswer(_Answer):
@@ -125,23 +129,23 @@ class _EvidenceAnswer(_Answer):
 
 class _CriterionAnswer(_Answer):
     evidence: list[_EvidenceAnswer] = Field(max_length=50)
-    reasoning: str
+    reasoning: _Prose
     score: int
 
 
 class _MissingToolAnswer(_Answer):
     tool_name: str = Field(min_length=1, max_length=255)
-    rationale: str
+    rationale: _Prose
 
 
 class _ApproachAnswer(_Answer):
     name: str = Field(min_length=1, max_length=255)
-    description: str
-    steps: list[str] = Field(max_length=50)
+    description: _Prose
+    steps: list[_Prose] = Field(max_length=50)
 
 
 class _CommonAnswer(_Answer):
-    score_reasoning: str = Field(min_length=1)
+    score_reasoning: _Prose = Field(min_length=1)
     missing_tools: list[_MissingToolAnswer] = Field(max_length=50)
     alternative_approaches: list[_ApproachAnswer] = Field(max_length=MAX_APPROACHES)
     disqualified: bool
@@ -155,7 +159,8 @@ class _CriteriaAnswer(_CommonAnswer):
 
 class _FreeFormAnswer(_CommonAnswer):
     total_score: _Points
-    score_breakdown: dict[str, _Points]
+    # It goes into an event, which has room for so much.
+    score_breakdown: dict[Annotated[str, Field(max_length=255)], _Points] = Field(max_length=100)
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

@@ -98,9 +98,10 @@ def test_an_unreachable_database_is_told_without_its_password(arguments: tuple[s
 
 
 def test_publish_refuses_what_intake_would_refuse() -> None:
-    done = command("publish", "a/b", "fine")
-    assert done.returncode == 1
-    assert "session_id" in done.stderr
+    for bad in ("a/b", ".."):
+        done = command("publish", bad, "fine")
+        assert done.returncode == 1
+        assert "session_id" in done.stderr
     assert command("publish").returncode == 1
 
 

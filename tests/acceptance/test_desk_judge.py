@@ -17,8 +17,12 @@ NO_SESSION = "unknown"
 async def test_check_finds_all_well(stage: Stage) -> None:
     yes = completed("{}", read=10, written=2)
     stage.stand_ins.judge_faults.forever[NO_SESSION] = yes
-    done = await stage.cli("check", "--json")
+    history = stage.stand_ins.history_url
+    behind = history.replace("://", "://someone:hidden@")
+    done = await stage.cli("check", "--json", history_url=behind)
     assert done.code == 0, done.out
+    assert done.json[2]["told"].startswith(f"{history} answers")
+    assert "hidden" not in done.out + done.err
     names = ["postgres", "kafka", "history", "judge openai-compatible / scripted-judge"]
     assert [made["name"] for made in done.json] == names
     assert all(made["ok"] for made in done.json)
@@ -46,7 +50,7 @@ async def test_check_names_each_thing_that_is_wrong(stage: Stage) -> None:
         "--json",
         database_url=f"postgresql://someone:hidden@{NOWHERE}/nothing",
         kafka_bootstrap_servers=NOWHERE,
-        history_url=f"http://{NOWHERE}",
+        history_url=f"http://someone:hidden@{NOWHERE}",
         llm_base_url=f"http://{NOWHERE}/v1",
     )
     assert none.code == 1

@@ -79,3 +79,12 @@ async def test_credentials_in_the_address_are_sent() -> None:
         async with open_client(address, timeout_s=10, headers={}) as client:
             answer = await client.get("/")
     assert answer.text == f"Basic {b64encode(b'me:se:cret').decode()}"
+
+
+async def test_gzip_alone_is_asked_for() -> None:
+    async def told(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(request.headers["accept-encoding"])
+
+    app = Starlette(routes=[Route("/", told)])
+    async with served(app) as url, open_client(url, timeout_s=10, headers={}) as client:
+        assert (await client.get("/")).text == "gzip"

@@ -35,6 +35,7 @@ from consumer.errors import (
 )
 from consumer.ports import ChatMessage, Completion, Provider
 from consumer.scoring.verdict import output_schema
+from tests.support.broken_http import BROKEN, saying
 from tests.support.judge_servers import (
     ANTHROPIC,
     APIS,
@@ -340,6 +341,68 @@ async def test_a_server_may_leave_out_what_it_does_not_know(judging: Judging) ->
         assert await judge.ask() == Completion(
             text=TEXT, model="judge-1", input_tokens=7, output_tokens=0, truncated=False
         )
+
+
+NO_COUNTS = [-5, 2**63, 10**30, 1e300, 12.5, True, "12", [], {}, base.MOST_TOKENS + 1]
+
+
+def _counting(api: Api, name: str, count: Any) -> dict[str, Any]:
+    """The API's answer with this count under one of its names, or under all of them."""
+    told = json.loads(json.dumps(api.success))
+    usage = told["usageMetadata" if api is GEMINI else "usage"]
+    for other in usage:
+        if name in {other, ""} and isinstance(usage[other], int):
+            usage[other] = count
+    return dict(told)
+
+
+@pytest.mark.parametrize("count", NO_COUNTS)
+@pytest.mark.parametrize(
+    ("api", "name"),
+    [
+        *((OPENAI, name) for name in ("", "prompt_tokens", "completion_tokens")),
+        *((GEMINI, name) for name in ("", "promptTokenCount", "candidatesTokenCount")),
+        *((ANTHROPIC, name) for name in ("", "input_tokens", "output_tokens")),
+    ],
+)
+async def test_a_count_that_is_none_leaves_the_usage_unknown(
+    judging: Judging, api: Api, name: str, count: Any
+) -> None:
+    async with judging(api, reply(200, _counting(api, name, count))) as judge:
+        completion = await judge.ask()
+        assert completion == Completion(
+            text=TEXT, model=SERVED_MODEL, input_tokens=0, output_tokens=0, truncated=False
+        )
+        assert not completion.tells_usage
+
+
+@pytest.mark.parametrize("usage", [None, "none", 7, [], {}])
+@each_api
+async def test_an_answer_without_usage(judging: Judging, api: Api, usage: Any) -> None:
+    told = api.success | {"usageMetadata" if api is GEMINI else "usage": usage}
+    async with judging(api, reply(200, told)) as judge:
+        assert not (await judge.ask()).tells_usage
+
+
+@each_api
+async def test_a_large_count_is_one(judging: Judging, api: Api) -> None:
+    async with judging(api, reply(200, _counting(api, "", base.MOST_TOKENS))) as judge:
+        completion = await judge.ask()
+        assert base.MOST_TOKENS <= completion.input_tokens < 2**40
+        assert base.MOST_TOKENS <= completion.output_tokens < 2**40
+
+
+@pytest.mark.parametrize(
+    ("told", "model"),
+    [(None, "judge-1"), (7, "judge-1"), ("m" * 1000, "m" * 254 + "\u2026"), ("", "judge-1")],
+)
+@each_api
+async def test_the_model_s_name_costs_no_answer(
+    judging: Judging, api: Api, told: Any, model: str
+) -> None:
+    answer = api.success | {"modelVersion" if api is GEMINI else "model": told}
+    async with judging(api, reply(200, answer)) as judge:
+        assert (await judge.ask()).model == model
 
 
 @each_api
@@ -648,33 +711,12 @@ async def test_an_answer_of_the_greatest_length_is_read(judging: Judging, api: A
         assert (await judge.ask()).text == TEXT
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        b"",
-        b"SSH-2.0-OpenSSH_9.9\r\n",
-        b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n{",
-    ],
-    ids=["hangs up", "no HTTP", "half a body", "broken chunks"],
-)
+@pytest.mark.parametrize("said", BROKEN.values(), ids=BROKEN)
 @each_api
 async def test_a_server_that_breaks_the_protocol(api: Api, said: bytes) -> None:
-    asked = 0
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal asked
-        await reader.readuntil(b"\r\n\r\n")
-        asked += 1
-        writer.write(said)
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(answer, HOST, 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        async with provider_at(f"http://{HOST}:{port}", api.kind) as broken:
-            await Judge(broken, JudgeServer("", [])).fails(JudgeNoAnswer)
-    assert asked == 1
+    async with saying(said) as server, provider_at(server.url, api.kind) as broken:
+        await Judge(broken, JudgeServer("", [])).fails(JudgeNoAnswer)
+    assert server.asked == 1
 
 
 @each_api

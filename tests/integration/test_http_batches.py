@@ -252,6 +252,7 @@ async def test_bad_batches(api: Api) -> None:
         ({}, "body"),
         ({"sessions": ["s1"], "history": {}}, "body"),
         ({"sessions": ["a/b"]}, "body.sessions.0"),
+        ({"sessions": ["s1", ".."]}, "body.sessions.1"),
         ({"sessions": ["s1"], "per_second": 0}, "body.per_second"),
         ({"history": {"start": DAY, "end": DAY_BEFORE}}, "body.history"),
         ({"history": {"start": "0001-01-01T00:00:00+23:00"}}, "body.history.start"),

@@ -104,6 +104,8 @@ async def test_bad_input_is_told_by_its_place(api: Api) -> None:
         "/sessions/a%0Ab/score": "path.session_id",
         f"/sessions/{'x' * 129}/score": "path.session_id",
         "/sessions/s%20s/score": "path.session_id",
+        "/sessions/%2e%2e/score": "path.session_id",
+        "/sessions/.../scores": "path.session_id",
         "/sessions/%F0%9F%92%A3/score": "path.session_id",
         "/sessions/s1/scores?limit=-1": "query.limit",
         "/sessions/s1/scores?limit=1e9": "query.limit",

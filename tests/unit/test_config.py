@@ -237,7 +237,10 @@ def test_what_other_providers_lack_does_not_matter(write: Write) -> None:
     ("change", "told"),
     [
         ({"type": "bard"}, "type: Input should be 'openai', 'gemini' or 'anthropic'"),
-        ({"base_url": "llm.example"}, "base_url: String should match pattern '^https?://'"),
+        ({"base_url": "llm.example"}, "base_url: must begin with http:// or https://"),
+        ({"base_url": "http://me:secret@h"}, "base_url: must have no user and no password"),
+        ({"base_url": "http://h/v1?k=secret"}, "base_url: must have no query and no fragment"),
+        ({"base_url": "http://h:secret"}, "base_url: must name a host, and a port from 1"),
         ({"model": ""}, "model: String should have at least 1 character"),
         ({"context_window": 1023}, "context_window: Input should be greater than or equal to 1024"),
         ({"max_output_tokens": 255}, "max_output_tokens: Input should be greater than or equal to"),
@@ -284,6 +287,18 @@ def test_a_wrong_provider_is_refused(write: Write, change: dict[str, Any], told:
     }
     (problem,) = problems(write(files))
     assert problem.startswith(f"llm_providers.yaml: main: {told}")
+    assert "secret" not in problem
+
+
+@pytest.mark.parametrize("key", ["sk-1\n", "sk\r\n-1", "sk-\u00e9", "sk-\x7f", "\tsk"])
+def test_a_key_that_no_header_takes_is_refused_by_name(write: Write, key: str) -> None:
+    files = {
+        "scoring_config.yaml": scoring(scoring={"llm_provider": "main"}),
+        "llm_providers.yaml": {"main": PROVIDER | {"api_key_env": "MAIN_KEY"}},
+    }
+    (problem,) = problems(write(files), {"MAIN_KEY": key})
+    told = "api_key_env: MAIN_KEY must be printable ASCII, in one line"
+    assert problem == f"llm_providers.yaml: main: {told}"
 
 
 def test_a_provider_must_be_a_mapping(write: Write) -> None:

@@ -501,6 +501,26 @@ def test_what_goes_into_tables_can_be_stored() -> None:
     assert (found.agent, found.label, found.model) == (good, good, (good, good))
 
 
+@pytest.mark.parametrize(
+    ("long", "kept"),
+    [
+        ("a" * 255, "a" * 255),
+        ("a" * 256, "a" * 254 + "\u2026"),
+        ("\u00e9" * 250, "\u00e9" * 250),
+        ("\u00e9" * 251, "\u00e9" * 248 + "\u2026"),
+        ("\U00020000" * 126, "\U00020000" * 124 + "\u2026"),
+    ],
+)
+def test_a_name_is_as_long_as_an_index_has_room_for(long: str, kept: str) -> None:
+    calls = [llm(1, model_name=long, provider=long)]
+    metadata = {"classification_label": long}
+    found = read(
+        a_detail(a_stage(llm_interactions=calls), agent_type=long, session_metadata=metadata)
+    )
+    assert (found.agent, found.label, found.model) == (kept, kept, (kept, kept))
+    assert len(kept.encode()) <= 500
+
+
 # --- What is not understood --------------------------------------------------------------------
 
 

@@ -343,11 +343,11 @@ async def test_the_key_is_neither_logged_nor_told(
 
     def respond(request: httpx.Request) -> httpx.Response:
         sent.append(request.headers["authorization"])
+        choice = {"message": {"content": "no verdict"}, "finish_reason": "stop"}
+        told: dict[str, Any] = {"model": "m", "choices": [choice]}
         if status != 200:
             told = {"error": {"message": f"wrong key {key}", "code": "invalid", "param": key}}
-            return httpx.Response(status, json=told)
-        choice = {"message": {"content": "no verdict"}, "finish_reason": "stop"}
-        return httpx.Response(200, json={"model": "m", "choices": [choice]})
+        return httpx.Response(status, stream=httpx.ByteStream(json.dumps(told).encode()))
 
     async with httpx.AsyncClient(
         transport=httpx.MockTransport(respond),

@@ -74,6 +74,17 @@ def test_foreign_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_settings().worker_slots == 16
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://me:hunter2@h", "http://me:hunter2", "http://h/?token=hunter2", "http://h/#hunter2"],
+)
+def test_a_history_url_that_no_client_can_use(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("HISTORY_URL", url)
+    (problem,) = refused()
+    assert problem.startswith("HISTORY_URL: ")
+    assert "hunter2" not in problem
+
+
 def test_every_wrong_variable_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {
         "TOPIC_DLQ": "a b",

@@ -12,6 +12,7 @@ from consumer.scoring.profile import Profile
 from consumer.scoring.session import Session
 from consumer.scoring.transcript import transcript
 from consumer.scoring.verdict import (
+    MAX_TEXT,
     Approach,
     Availability,
     Evidence,
@@ -68,6 +69,33 @@ def problems(by: Profile = REVIEW, **changes: Any) -> list[str]:
 def flow(**changes: Any) -> dict[str, Any]:
     """The criteria of an answer whose first one differs in this."""
     return {"logical_flow": criterion_answer(**changes), "consistency": criterion_answer(5)}
+
+
+# --- A long verdict ----------------------------------------------------------------------------
+
+
+def test_long_texts_lose_their_end_and_no_verdict_is_lost() -> None:
+    whole, long = "a" * MAX_TEXT, "a" * (MAX_TEXT + 1)
+    kept = "a" * (MAX_TEXT - 1) + "\u2026"
+    for text, told in ((whole, whole), (long, kept)):
+        verdict = accepted(
+            criteria=flow(reasoning=text),
+            score_reasoning=text,
+            missing_tools=[{"tool_name": "logs", "rationale": text}],
+            alternative_approaches=[{"name": "Logs", "description": text, "steps": [text]}],
+        )
+        assert (verdict.reasoning, verdict.criteria["logical_flow"].reasoning) == (told, told)
+        assert verdict.missing_tools[0].rationale == told
+        assert (verdict.approaches[0].description, verdict.approaches[0].steps) == (told, (told,))
+
+
+def test_a_breakdown_of_the_judge_s_own_is_short() -> None:
+    most = {f"{n:0255}": 1 for n in range(100)}
+    assert accepted(FREE, score_breakdown=most).score_breakdown == most
+    (many,) = problems(FREE, score_breakdown=most | {"one more": 1})
+    assert "at most 100" in many
+    (long,) = problems(FREE, score_breakdown={"a" * 256: 1})
+    assert "at most 255" in long
 
 
 # --- A valid verdict ---------------------------------------------------------------------------

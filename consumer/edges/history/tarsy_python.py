@@ -20,7 +20,7 @@ from consumer.edges.history.tarsy_python_shape import (
     parse,
     session,
 )
-from consumer.edges.http import retry_after_s
+from consumer.edges.http import FAILURES, BodyRefused, read_body, retry_after_s, why
 from consumer.errors import (
     HistoryInvalid,
     HistoryUnavailable,
@@ -96,21 +96,18 @@ class TarsyPythonHistory:
                 ):
                     _require_ok(response, missing)
                     return await self._body(response)
-            except (httpx.HTTPError, TimeoutError) as error:
+            except TimeoutError as error:
+                raise HistoryUnavailable("the History Service does not answer in time") from error
+            except FAILURES as error:
                 raise HistoryUnavailable(
-                    f"the History Service does not answer: {type(error).__name__}"
+                    f"the History Service does not answer: {why(error)}"
                 ) from error
 
     async def _body(self, response: httpx.Response) -> bytes:
-        """The whole body; a huge one is refused before it fills the memory."""
-        chunks: list[bytes] = []
-        size = 0
-        async for chunk in response.aiter_bytes():
-            size += len(chunk)
-            if size > self.max_bytes:
-                raise HistoryInvalid(f"the session is larger than {self.max_bytes} bytes")
-            chunks.append(chunk)
-        return b"".join(chunks)
+        try:
+            return await read_body(response, self.max_bytes)
+        except BodyRefused as error:
+            raise HistoryInvalid(f"the History Service's answer {error}") from error
 
 
 def _microseconds(time: datetime) -> int:

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict  # pydantic does not take that of Python
 from consumer.batches import Listed
 from consumer.edges.history.conversation import Thread, conversation, woven
 from consumer.errors import HistoryInvalid
-from consumer.events import SESSION_ID_PATTERN
+from consumer.events import MAX_SESSION_ID, SESSION_ID_PATTERN
 from consumer.scoring.profile import describe
 from consumer.scoring.session import (
     AvailableTool,
@@ -25,7 +25,7 @@ from consumer.scoring.session import (
     Stage,
     ToolCall,
 )
-from consumer.scoring.text import storable
+from consumer.scoring.text import short_name
 
 DEFAULT_LABEL = "general"
 MAX_SHOWN_PROBLEMS = 5
@@ -140,7 +140,8 @@ class _Overview(_Shape):
 
     @property
     def can_be_asked_for(self) -> bool:
-        return re.fullmatch(SESSION_ID_PATTERN, self.session_id) is not None
+        matches = re.fullmatch(SESSION_ID_PATTERN, self.session_id) is not None
+        return matches and len(self.session_id) <= MAX_SESSION_ID
 
 
 class _Pagination(_Shape):
@@ -178,8 +179,8 @@ def session(detail: Detail, *, final_analysis: str | None, labels: Mapping[str, 
     return Session(
         id=detail.session_id,
         alert_type=detail.alert_type,
-        agent=storable(detail.agent_type),
-        label=storable(_label(detail, labels)),
+        agent=short_name(detail.agent_type),
+        label=short_name(_label(detail, labels)),
         alert_data=detail.alert_data,
         runbook_url=detail.runbook_url,
         final_analysis=final_analysis or "",
@@ -230,8 +231,8 @@ def _llm_call(interaction: _LlmInteraction) -> LlmCall:
     details = interaction["details"]
     provider = details.get("provider")
     return LlmCall(
-        model=storable(details["model_name"]),
-        provider=storable(provider) if provider else None,
+        model=short_name(details["model_name"]),
+        provider=short_name(provider) if provider else None,
         input_tokens=details.get("input_tokens") or 0,
         output_tokens=details.get("output_tokens") or 0,
         duration_ms=details.get("duration_ms"),

@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from consumer.edges.judge.base import Call, Dialect, HttpProvider, Part, Shape, Tokens
+from consumer.edges.judge.base import (
+    Call,
+    Dialect,
+    HttpProvider,
+    Name,
+    Part,
+    Shape,
+    Tokens,
+    Usage,
+)
 from consumer.errors import (
     ContextOverflow,
     JudgeOverloaded,
@@ -29,7 +38,7 @@ class _Block(Shape):
     text: str = ""
 
 
-class _Usage(Shape):
+class _Usage(Usage):
     input_tokens: Tokens = 0
     cache_creation_input_tokens: Tokens = 0
     cache_read_input_tokens: Tokens = 0
@@ -37,7 +46,7 @@ class _Usage(Shape):
 
 
 class _Answer(Shape):
-    model: str = ""
+    model: Name = ""
     content: tuple[_Block, ...]
     stop_reason: str | None = None
     usage: _Usage = _Usage()

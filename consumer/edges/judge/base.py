@@ -8,16 +8,24 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import aiohttp
 import httpx
 import structlog
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import to_json
 
 from consumer import failpoints
-from consumer.edges.http import retry_after_s
+from consumer.edges.http import FAILURES, BodyRefused, read_body, retry_after_s, why
 from consumer.errors import (
     ContextOverflow,
     InternalError,
@@ -31,7 +39,7 @@ from consumer.errors import (
     Unavailable,
 )
 from consumer.ports import ChatMessage, Completion
-from consumer.scoring.text import storable_json
+from consumer.scoring.text import short_name, storable_json
 
 log = structlog.get_logger()
 
@@ -63,14 +71,38 @@ _SAYS: Mapping[type[ScoringError], str] = {
     InternalError: "it does not accept our request",
 }
 
+# Far more tokens than any call has, and far fewer than a bigint holds: sums of them fit as well.
+MOST_TOKENS = 10**9
 # A number of tokens; servers leave it out or give null where it is none.
-Tokens = Annotated[int, BeforeValidator(lambda value: value or 0)]
+Tokens = Annotated[
+    int,
+    Field(strict=True, ge=0, le=MOST_TOKENS),
+    BeforeValidator(lambda value: 0 if value is None else value),
+]
+# A name that the server gives; nothing is lost with a wrong one.
+Name = Annotated[
+    str, BeforeValidator(lambda value: short_name(value) if isinstance(value, str) else "")
+]
 
 
 class Shape(BaseModel):
     """A part of an answer that we read."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Usage(Shape):
+    """What a call used. Where one count is none, all are unknown: the answer is paid for, and good
+    all the same.
+    """
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _or_unknown(cls, value: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return read(value)
+        except ValidationError:
+            return read({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +218,11 @@ class HttpProvider(ABC):
                 answer = await self._answer(messages, schema, max_tokens)
         except TimeoutError as error:
             raise JudgeNoAnswer(f"judge {self.name} does not answer in time") from error
-        # The transport lets some of aiohttp's own errors through: those of a broken protocol.
-        except (httpx.HTTPError, aiohttp.ClientError) as error:
+        except BodyRefused as error:
+            raise JudgeNoAnswer(f"judge {self.name} gives an answer that {error}") from error
+        except FAILURES as error:
             kind = JudgeUnavailable if _never_connected(error) else JudgeNoAnswer
-            why = type(error.__cause__ or error).__name__
-            raise kind(f"judge {self.name} does not answer: {why}") from error
+            raise kind(f"judge {self.name} does not answer: {why(error)}") from error
         try:
             return self._completion(answer.json())
         except ValueError as error:  # pydantic's ValidationError is one
@@ -235,14 +267,8 @@ class HttpProvider(ABC):
             "POST", self._path(), content=content, headers=_JSON
         ) as response:
             failpoints.reach(failpoints.Point.DURING_JUDGE_CALL)
-            answer = bytearray()
-            async for chunk in response.aiter_bytes():
-                answer += chunk
-                if len(answer) > MAX_ANSWER_BYTES:
-                    raise JudgeNoAnswer(
-                        f"judge {self.name} answers more than {MAX_ANSWER_BYTES} bytes"
-                    )
-            return Answer(status=response.status_code, headers=response.headers, body=bytes(answer))
+            answer = await read_body(response, MAX_ANSWER_BYTES)
+            return Answer(status=response.status_code, headers=response.headers, body=answer)
 
     def _problem(self, answer: Answer) -> Problem:
         return problem_in(answer)

@@ -19,10 +19,12 @@ from consumer.edges.judge.base import (
     Call,
     Dialect,
     HttpProvider,
+    Name,
     Part,
     Problem,
     Shape,
     Tokens,
+    Usage,
     problem_in,
 )
 from consumer.errors import ContextOverflow, JudgeNoAnswer, JudgeRejected, ScoringError
@@ -56,7 +58,7 @@ class _Feedback(Shape):
     block_reason: Annotated[str, Field(alias="blockReason")] = ""
 
 
-class _Usage(Shape):
+class _Usage(Usage):
     prompt: Annotated[Tokens, Field(alias="promptTokenCount")] = 0  # cached ones included
     candidates: Annotated[Tokens, Field(alias="candidatesTokenCount")] = 0
     thoughts: Annotated[Tokens, Field(alias="thoughtsTokenCount")] = 0
@@ -66,7 +68,7 @@ class _Answer(Shape):
     candidates: tuple[_Candidate, ...] = ()
     feedback: Annotated[_Feedback, Field(alias="promptFeedback")] = _Feedback()
     usage: Annotated[_Usage, Field(alias="usageMetadata")] = _Usage()
-    model: Annotated[str, Field(alias="modelVersion")] = ""
+    model: Annotated[Name, Field(alias="modelVersion")] = ""
 
 
 class _Violation(Shape):

@@ -17,9 +17,11 @@ from consumer.edges.judge.base import (
     Call,
     Dialect,
     HttpProvider,
+    Name,
     Part,
     Shape,
     Tokens,
+    Usage,
     has_free_keys,
 )
 from consumer.errors import ContextOverflow, JudgeRefused, JudgeRejected, ScoringError
@@ -46,15 +48,15 @@ class _Choice(Shape):
     finish_reason: str | None = None
 
 
-class _Usage(Shape):
+class _Usage(Usage):
     prompt_tokens: Tokens = 0
     completion_tokens: Tokens = 0  # those of reasoning included
 
 
 class _Answer(Shape):
-    model: str = ""
+    model: Name = ""
     choices: Annotated[tuple[_Choice, ...], Field(min_length=1)]
-    usage: _Usage | None = None
+    usage: _Usage = _Usage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +117,7 @@ class OpenAIProvider(HttpProvider):
             raise self._refusal("content_filter")
         if choice.message.refusal:
             raise self._refusal("refusal")
-        usage = read.usage or _Usage()
+        usage = read.usage
         return Completion(
             text=choice.message.content or "",
             model=read.model or self.model,

@@ -1,0 +1,51 @@
+"""Addresses of HTTP services, as people write them into settings."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address
+from urllib.parse import SplitResult, urlsplit
+
+_SCHEMES = ("http://", "https://")
+_NAME = re.compile(rb"[A-Za-z0-9._-]+")
+_NUMBERS = re.compile(r"[0-9.]+")
+
+
+def http_address(url: str, *, credentials: bool) -> str:
+    """The same address. Raises ValueError where no client could use it; what that says repeats
+    nothing of the address, which may hold a password.
+    """
+    if not url.isprintable() or " " in url:
+        raise ValueError("must have no blanks and no control characters")
+    if not url.lower().startswith(_SCHEMES):
+        raise ValueError("must begin with http:// or https://")
+    if "?" in url or "#" in url:
+        raise ValueError("must have no query and no fragment: paths are appended to it")
+    try:
+        parts = urlsplit(url)
+        usable = _has_host(parts) and parts.port != 0
+    except ValueError:  # the port is no number, the brackets hold no address, a label is too long
+        usable = False
+    if not usable:
+        raise ValueError("must name a host, and a port from 1 to 65535 if any")
+    if "@" in parts.path:
+        raise ValueError("must have / and @ in the user and the password percent-encoded")
+    if "@" in parts.netloc and not credentials:
+        raise ValueError("must have no user and no password")
+    return url
+
+
+def _has_host(parts: SplitResult) -> bool:
+    host = parts.hostname or ""
+    if ":" in host:  # within brackets, which urlsplit has looked into
+        return True
+    if _NUMBERS.fullmatch(host):
+        IPv4Address(host)
+        return True
+    return _NAME.fullmatch(host.encode("idna")) is not None
+
+
+def shown(url: str) -> str:
+    """The address as it may be told: without user and password."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
