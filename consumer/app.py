@@ -33,6 +33,7 @@ from consumer.errors import ConfigError, LoopDied, NotReachable
 from consumer.intake import Intake, IntakeSettings
 from consumer.judge.panel import Judge
 from consumer.judges import open_judge, prices, refuse_unpriced, warn_unreachable
+from consumer.limits.room import Room
 from consumer.loops import Backoff, Heartbeat, Signal
 from consumer.outgoing import Addresses
 from consumer.pipeline import Patience, Pipeline, criteria_of
@@ -262,6 +263,10 @@ class _Parts:
     event_stored: Signal = field(default_factory=Signal)
     look_again: Signal = field(default_factory=Signal)
     forget_at: float = 0.0
+    room: Room = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.room = Room(self.settings.session_bytes)
 
     async def run(self, roles: frozenset[Role], front: Front) -> None:
         """Runs the loops, and ends them in the order in which data flows: the relay comes last,
@@ -331,6 +336,7 @@ class _Parts:
             prices=self.prices,
             scores=self.opened.store,
             profiles=self.opened.profiles,
+            room=self.room,
             enabled=self.config.enabled,
             patience=Patience(
                 deadline_s=settings.request_deadline_seconds,
@@ -341,7 +347,7 @@ class _Parts:
         return Worker(
             WorkerSettings(
                 owner=settings.owner,
-                slots=settings.worker_slots,
+                most_requests=settings.most_requests,
                 lease_s=settings.lease_seconds,
                 grace_s=settings.grace_seconds,
             ),
@@ -421,6 +427,8 @@ class _Parts:
         metrics.REQUESTS_PENDING.set(backlog.pending)
         metrics.REQUESTS_IN_PROGRESS.set(backlog.in_progress)
         metrics.OLDEST_PENDING_SECONDS.set(backlog.oldest_pending_s)
+        metrics.SESSION_BYTES.set(self.room.taken)
+        metrics.SESSIONS_WAITING.set(self.room.waiting)
         metrics.OUTBOX_PENDING.set(backlog.outbox)
         metrics.OUTBOX_OLDEST_SECONDS.set(backlog.oldest_outbox_s)
         if intake is not None:

@@ -61,6 +61,13 @@ SLOTS = Gauge(
     "Requests that this process may have under way at a time: WORKER_SLOTS and half as many again.",
 )
 SLOTS_BUSY = Gauge("scoring_worker_slots_busy", "Requests that this process has under way.")
+SESSION_BYTES = Gauge(
+    "scoring_session_bytes", "Bytes of the sessions that this process has under way."
+)
+SESSIONS_WAITING = Gauge(
+    "scoring_sessions_waiting",
+    "Requests under way whose session is not read for now, as there is no room for it.",
+)
 LEASES_LOST = Counter(
     "scoring_leases_lost_total",
     "Requests that this process had to drop because their lease was no longer its own.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +24,7 @@ from consumer.errors import (
 )
 from consumer.events import ID_NAMESPACE
 from consumer.judge.panel import Judge
+from consumer.limits.room import Place, Room
 from consumer.ports import ClaimedRequest, Errand, History, Prices, Scores
 from consumer.scoring.aggregate import (
     Findings,
@@ -41,7 +44,7 @@ from consumer.scoring.session import Session
 from consumer.scoring.text import storable
 from consumer.scoring.tool_report import Price
 from consumer.scoring.verdict import Verdict
-from consumer.together import both, let_others
+from consumer.together import LARGE_BYTES, beside, both
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,9 @@ class Patience:
 
 
 BUSY_ELSEWHERE_S = 1.0
+MOMENT_S = 0.05
+# Of sessions under way, together, where nothing else is said.
+MOST_BYTES = 16 * 1024 * 1024
 # The last try comes right at the deadline, and shall be a real one.
 LEAST_TIME_FOR_JUDGE_S = 60.0
 MAX_MESSAGE = 2000
@@ -131,6 +137,7 @@ class Pipeline:
     profiles: Sequence[Profile]
     enabled: bool
     patience: Patience
+    room: Room = field(default_factory=lambda: Room(MOST_BYTES))
     # By the profile's identity, and with it: it takes half a millisecond, and few are ever used.
     _hashes: dict[int, tuple[Profile, str]] = field(default_factory=dict, init=False, repr=False)
 
@@ -139,8 +146,21 @@ class Pipeline:
 
         Raises LeaseLost, and NotReachable where the database is away.
         """
+        with self.room.place() as place:
+            try:
+                return await self._outcome(request, place, now)
+            finally:
+                if place.size > LARGE_BYTES:
+                    # An error holds what it came from until garbage is collected; and the thread
+                    # that raised it, and the event loop, hold the error for a moment.
+                    await asyncio.sleep(MOMENT_S)
+                    gc.collect()
+
+    async def _outcome(
+        self, request: ClaimedRequest, place: Place, now: Callable[[], datetime]
+    ) -> Outcome:
         try:
-            return await self._score(request, now)
+            return await self._score(request, place, now)
         except AlreadyBeingScored:
             return Release(BUSY_ELSEWHERE_S)
         except JudgeHeld as error:
@@ -150,21 +170,23 @@ class Pipeline:
         except Final as error:
             return failed(error)
 
-    async def _score(self, request: ClaimedRequest, now: Callable[[], datetime]) -> Outcome:
+    async def _score(
+        self, request: ClaimedRequest, place: Place, now: Callable[[], datetime]
+    ) -> Outcome:
         self._refuse_hopeless(request)
-        session = await self.history.fetch(request.session_id)
+        session = await self.history.fetch(request.session_id, place)
+        size = place.size
         profile = self._profile(request, session)
         criteria_hash = self._criteria_hash(profile)
         # The tool report is made while the database waits for its disk.
         stored, about = await both(
             self.scores.begin_scoring(request, profile_id=profile.id, criteria_hash=criteria_hash),
-            self._subject(session),
+            beside(size, self._subject, session),
         )
         if stored is not None:
             return Reused(stored)
-        await let_others()
         errand = self._errand(request, now())
-        scored = await score_session(about, profile, self.judge, errand)
+        scored = await score_session(about, profile, self.judge, errand, size=size)
         return Completed(
             new_score(
                 score_id=uuid.uuid5(ID_NAMESPACE, f"score:{request.request_id}"),
@@ -181,8 +203,7 @@ class Pipeline:
             )
         )
 
-    async def _subject(self, session: Session) -> Subject:
-        await let_others()
+    def _subject(self, session: Session) -> Subject:
         return subject(
             session,
             price=session_price(session, self.prices),
@@ -258,12 +279,15 @@ class Scored:
     judge_skipped: str | None = None
 
 
-async def score_session(subject: Subject, profile: Profile, judge: Judge, errand: Errand) -> Scored:
-    """The total; rules and gates first, for what they refuse is not paid for.
+async def score_session(
+    subject: Subject, profile: Profile, judge: Judge, errand: Errand, *, size: int = 0
+) -> Scored:
+    """The total; rules and gates first, for what they refuse is not paid for. `size`: bytes of the
+    session, where others wait for the same thread.
 
     Raises BudgetExhausted, InternalError where nothing applies, and what Judge.judge raises.
     """
-    findings = look(profile, subject)
+    findings = await beside(size, look, profile, subject)
     if not asks_judge(profile, findings):
         return Scored(total=combine(profile, findings, None))
     try:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Literal, Protocol, Self
 from uuid import UUID
 
+from consumer.limits.room import Place
 from consumer.scoring.score import Score
 from consumer.scoring.session import Session
 
@@ -18,8 +19,8 @@ from consumer.scoring.session import Session
 class History(Protocol):
     """Where sessions come from."""
 
-    async def fetch(self, session_id: str) -> Session:
-        """The completed session.
+    async def fetch(self, session_id: str, place: Place) -> Session:
+        """The completed session, for whose bytes `place` is made large enough before they are read.
 
         Raises SessionNotFound, SessionNotCompleted, SessionEnded, HistoryInvalid or
         HistoryUnavailable.

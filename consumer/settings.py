@@ -21,6 +21,9 @@ from consumer.resources import resource
 Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
+# Most sessions are smaller by far.
+USUAL_SESSION_BYTES = 256 * 1024
+
 
 class Settings(BaseSettings):
     """Each field is an environment variable of the same name in capitals. Times in seconds.
@@ -74,7 +77,10 @@ class Settings(BaseSettings):
     # History Service
     history_url: str = Field(default="http://127.0.0.1:8001", pattern=r"^https?://")
     history_timeout_seconds: Seconds = 30
-    history_max_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
+    history_max_bytes: int = Field(default=16 * 1024 * 1024, ge=1024, le=64 * 1024 * 1024)
+    # Bytes of sessions under way in a process, together: more are not read meanwhile. In memory
+    # they may take forty times as much. None: HISTORY_MAX_BYTES, or 256 KiB a request if more.
+    sessions_max_bytes: int | None = Field(default=None, ge=1024)
 
     # Scoring
     scoring_config_dir: Path = Field(default_factory=lambda: resource("config"))
@@ -165,6 +171,19 @@ class Settings(BaseSettings):
     def cors_origins(self) -> tuple[str, ...]:
         """Pages that may call the API from a browser."""
         return tuple(filter(None, self.api_cors_origins.split(",")))
+
+    @property
+    def most_requests(self) -> int:
+        """Under way at a time. A request needs a slot only while the judge is asked: half as many
+        again are fetched and stored meanwhile, or wait for another try, so that no slot is idle.
+        """
+        return self.worker_slots + self.worker_slots // 2
+
+    @property
+    def session_bytes(self) -> int:
+        """Bytes of the sessions under way, together."""
+        usual = max(self.history_max_bytes, self.most_requests * USUAL_SESSION_BYTES)
+        return self.sessions_max_bytes or usual
 
     @property
     def owner(self) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+# To look through a session of this size takes some 10 ms.
+LARGE_BYTES = 1_000_000
 
 
 async def let_others() -> None:
@@ -15,6 +18,16 @@ async def let_others() -> None:
     judge's slot stays empty until a whole session is read, looked through and written down.
     """
     await asyncio.sleep(0)
+
+
+async def beside(size: int, work: Callable[..., A], *args: Any) -> A:
+    """What the work answers, which is about a session of so many bytes. What takes long is done in
+    a thread: leases are renewed and probes are answered meanwhile. The rest is done after others.
+    """
+    if size < LARGE_BYTES:
+        await let_others()
+        return work(*args)
+    return await asyncio.to_thread(work, *args)
 
 
 async def both(one: Coroutine[Any, Any, A], other: Coroutine[Any, Any, B]) -> tuple[A, B]:

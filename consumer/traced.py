@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from consumer.errors import ConfigError
+from consumer.limits.room import Place
 from consumer.ports import ChatMessage, Completion, History, Provider
 from consumer.scoring.session import Session
 from consumer.tracing import OFF, Attributes, Tracer
@@ -46,11 +47,11 @@ class TracedHistory:
     tracer: Tracer
     server: Attributes
 
-    async def fetch(self, session_id: str) -> Session:
+    async def fetch(self, session_id: str, place: Place) -> Session:
         """See ports.History."""
         about = {**self.server, "gen_ai.conversation.id": session_id}
         with self.tracer.span("fetch session", kind="client", attributes=about):
-            return await self.history.fetch(session_id)
+            return await self.history.fetch(session_id, place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

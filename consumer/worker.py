@@ -48,19 +48,12 @@ _DATABASE: Attributes = {"db.system.name": "postgresql"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """`slots` judge calls at a time; times in seconds."""
+    """`most_requests` are under way at a time; times in seconds."""
 
     owner: str
-    slots: int
+    most_requests: int
     lease_s: float
     grace_s: float
-
-    @property
-    def most_requests(self) -> int:
-        """Under way at a time. A request needs a slot only while the judge is asked: half as many
-        again are fetched and stored meanwhile, or wait for another try, so that no slot is idle.
-        """
-        return self.slots + self.slots // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

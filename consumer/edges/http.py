@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -83,13 +83,26 @@ class BodyRefused(Exception):
     """A body that is not read. The message goes on after "the answer"."""
 
 
-async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
-    """The whole body, unpacked; no memory is spent on what goes beyond `max_bytes`.
+class NoRoom(Exception):
+    """A body for which there is no room now; `size` is what to ask for."""
 
-    Raises BodyRefused where it is larger, or packed otherwise than by gzip, and one of FAILURES
-    where it is cut off or broken.
+    def __init__(self, size: int) -> None:
+        self.size = size
+        super().__init__(f"no room for {size} bytes")
+
+
+async def read_body(
+    response: httpx.Response, max_bytes: int, fits: Callable[[int], bool] = lambda _: True
+) -> bytes:
+    """The whole body, unpacked; no memory is spent on what goes beyond `max_bytes`. `fits`: whether
+    there is room for so many bytes; asked before they are read where the length is told.
+
+    Raises BodyRefused where it is larger, or packed otherwise than by gzip, NoRoom, and one of
+    FAILURES where it is cut off or broken.
     """
     unpacker = _unpacker(response.headers.get("content-encoding", ""))
+    if not fits(told := min(_told_size(response), max_bytes)):
+        raise NoRoom(told)
     pieces: list[bytes] = []
     received = size = 0
     async for chunk in response.aiter_raw():
@@ -98,10 +111,18 @@ async def read_body(response: httpx.Response, max_bytes: int) -> bytes:
         size += len(piece)
         if max(size, received) > max_bytes:
             raise BodyRefused(f"is larger than {max_bytes} bytes")
+        if not fits(size):
+            raise NoRoom(2 * size)  # the length is not told: it may be any
         pieces.append(piece)
     if unpacker and received and not unpacker.eof:
         raise httpx.DecodingError("the body ends before what is packed in it")
     return b"".join(pieces)
+
+
+def _told_size(response: httpx.Response) -> int:
+    """Bytes on the way, 0 where that is not told."""
+    told = response.headers.get("content-length", "")
+    return int(told) if told.isascii() and told.isdigit() and len(told) < 20 else 0
 
 
 def _unpacker(encoding: str) -> zlib._Decompress | None:

@@ -12,7 +12,7 @@ import structlog
 from consumer import metrics
 from consumer.errors import BudgetExhausted, JudgeNotConfigured, JudgeUnavailable
 from consumer.judge.line import Line
-from consumer.judge.sample import TEMPERATURE, Asking, Member, beside, sample
+from consumer.judge.sample import TEMPERATURE, Asking, Member, sample
 from consumer.limits.breaker import State
 from consumer.ports import Errand, Prices
 from consumer.scoring import injection
@@ -25,7 +25,7 @@ from consumer.scoring.scorers.base import Subject
 from consumer.scoring.session import Session
 from consumer.scoring.transcript import transcript
 from consumer.scoring.verdict import Verdict
-from consumer.together import both, let_others
+from consumer.together import beside, both, let_others
 
 log = structlog.get_logger()
 
@@ -182,7 +182,7 @@ class Judge:
 async def _flags(session: Session, inputs: Inputs) -> tuple[injection.Flag, ...]:
     """Found while the judge thinks."""
     await let_others()  # the question leaves first
-    return await beside(inputs, injection.flags, session)
+    return await beside(len(inputs.content), injection.flags, session)
 
 
 async def _judgement(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, TypeVar
 
 import structlog
 
@@ -22,10 +19,9 @@ from consumer.scoring.profile import Profile
 from consumer.scoring.prompt import correction
 from consumer.scoring.scorers.base import Subject
 from consumer.scoring.verdict import Verdict, VerdictInvalid, check, output_schema
-from consumer.together import let_others
+from consumer.together import beside
 
 log = structlog.get_logger()
-T = TypeVar("T")
 
 MAX_ANSWERS = 3
 LOGGED_CHARACTERS = 1000
@@ -34,8 +30,6 @@ NONCE_BYTES = 16
 TEMPERATURE = 0.0
 # Of the context, for what tokens are estimated wrongly and for corrections.
 SPARE_SHARE = 0.1
-# To look through a session of this size takes some 10 ms.
-LARGE_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +109,11 @@ class Asking:
     inputs: Inputs
     asked_at: float = field(default_factory=monotonic)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the session."""
+        return len(self.inputs.content)
+
 
 async def sample(asking: Asking, member: Member) -> Sample:
     """A checked verdict. An invalid answer is asked for again, with what was wrong, up to three
@@ -123,7 +122,7 @@ async def sample(asking: Asking, member: Member) -> Sample:
     """
     nonce = secrets.token_hex(NONCE_BYTES)
     learnt = member.line.estimate(member.provider.model).correction
-    fitted = await beside(asking.inputs, _fitted, asking, member, nonce, learnt)
+    fitted = await beside(asking.size, _fitted, asking, member, nonce, learnt)
     conversation = _Conversation(prompt=fitted.prompt, max_tokens=member.provider.max_output_tokens)
     usage = _Usage()
     verdict = await _accepted(asking, member, conversation, fitted, usage)
@@ -148,14 +147,6 @@ async def sample(asking: Asking, member: Member) -> Sample:
         inputs_sha256=asking.inputs.sha256,
         elision=fitted.elision,
     )
-
-
-async def beside(inputs: Inputs, work: Callable[..., T], *args: Any) -> T:
-    """What the work answers; done beside the event loop where it takes long, else after others."""
-    if len(inputs.content) < LARGE_BYTES:
-        await let_others()
-        return work(*args)
-    return await asyncio.to_thread(work, *args)
 
 
 def _fitted(asking: Asking, member: Member, nonce: str, learnt: float) -> Fitted:
@@ -184,12 +175,16 @@ async def _accepted(
         completion = await _answer(asking, member, conversation)
         usage.add(completion, _cost(asking.prices, member.provider, completion))
         try:
-            return check(completion.text, asking.profile, asking.subject.session, fitted.transcript)
+            return await beside(asking.size, _checked, asking, completion, fitted)
         except VerdictInvalid as error:
             problems = conversation.correct(completion, error.problems)
             _reject(member.provider, completion, problems)
     # Not what was wrong: that repeats the answer, which may hold what an attacker planted.
     raise JudgeInvalidOutput(f"no valid verdict in {usage.calls} answers; the log tells why")
+
+
+def _checked(asking: Asking, completion: Completion, fitted: Fitted) -> Verdict:
+    return check(completion.text, asking.profile, asking.subject.session, fitted.transcript)
 
 
 async def _answer(asking: Asking, member: Member, conversation: _Conversation) -> Completion:

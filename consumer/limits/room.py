@@ -31,9 +31,12 @@ class Room:
             self._give_back(place.size)
 
     async def _take(self, size: int) -> int:
-        wanted = min(size, self._capacity)
+        wanted = self._most(size)
         await self._turns.wait(lambda: self._taken(wanted), lambda: self._give_back(wanted))
         return wanted
+
+    def _most(self, size: int) -> int:
+        return min(size, self._capacity)
 
     def _taken(self, size: int) -> bool:
         if self.taken + size > self._capacity:
@@ -47,7 +50,7 @@ class Room:
 
 
 class Place:
-    """What one of them holds."""
+    """What one of them holds: a part of its room."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -57,10 +60,19 @@ class Place:
         """Waits until there is room for so many bytes. What was held until then is given back
         before: so nobody waits for somebody who waits.
         """
-        held, self.size = self.size, 0
-        self._room._give_back(held)  # noqa: SLF001 - a place is a part of its room
+        self.shrink(0)
         self.size = await self._room._take(size)  # noqa: SLF001
 
-    def fits(self, size: int) -> bool:
-        """Whether it holds as many already, or all there are."""
-        return self.size >= min(size, self._room._capacity)  # noqa: SLF001
+    def grow(self, size: int) -> bool:
+        """Whether it holds so many bytes now; waits for nobody."""
+        more = self._room._most(size) - self.size  # noqa: SLF001
+        if more > 0 and (self._room.waiting or not self._room._taken(more)):  # noqa: SLF001
+            return False
+        self.size += max(0, more)
+        return True
+
+    def shrink(self, size: int) -> None:
+        """What is more than so many bytes becomes free."""
+        spare = max(0, self.size - size)
+        self.size -= spare
+        self._room._give_back(spare)  # noqa: SLF001

@@ -13,6 +13,7 @@ from consumer.demo.servers import HOST, free_port
 from consumer.edges.history.tarsy_python import TarsyPythonHistory
 from consumer.edges.http import open_client
 from consumer.errors import HistoryUnavailable
+from consumer.limits.room import Place, Room
 from tests.support.broken_http import BROKEN, saying
 from tests.support.certificates import OPENSSL, Authority
 
@@ -22,7 +23,7 @@ async def unavailable(url: str) -> str:
     async with open_client(url, timeout_s=10, headers={}) as client:
         history = TarsyPythonHistory(client=client, labels={}, max_bytes=10_000, timeout_s=10)
         with pytest.raises(HistoryUnavailable, match="the History Service does not answer") as told:
-            await history.fetch("s-1")
+            await history.fetch("s-1", Place(Room(10_000)))
     return str(told.value).rpartition(": ")[2]
 
 

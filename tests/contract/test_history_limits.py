@@ -1,19 +1,22 @@
 """What the History Service may answer: so much, and for so long."""
 
 import asyncio
+import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from consumer.demo.world import served
 from consumer.edges.history.tarsy_python import TarsyPythonHistory
 from consumer.edges.http import open_client
 from consumer.errors import HistoryInvalid, HistoryUnavailable
+from consumer.limits.room import Place, Room
 
 
 async def fetch(answer: AsyncIterator[bytes], *, timeout_s: float, max_bytes: int) -> None:
@@ -25,7 +28,7 @@ async def fetch(answer: AsyncIterator[bytes], *, timeout_s: float, max_bytes: in
         history = TarsyPythonHistory(
             client=client, labels={}, max_bytes=max_bytes, timeout_s=timeout_s
         )
-        await history.fetch("s-1")
+        await history.fetch("s-1", Place(Room(1_000_000)))
 
 
 async def dripping() -> AsyncIterator[bytes]:
@@ -60,4 +63,46 @@ async def test_what_is_packed_otherwise_is_no_session() -> None:
     async with served(app) as url, open_client(url, timeout_s=10, headers={}) as client:
         history = TarsyPythonHistory(client=client, labels={}, max_bytes=1000, timeout_s=10)
         with pytest.raises(HistoryInvalid, match="Content-Encoding that was not asked for"):
-            await history.fetch("s-1")
+            await history.fetch("s-1", Place(Room(1_000_000)))
+
+
+def session(session_id: str, size: int) -> bytes:
+    """A completed session of about so many bytes."""
+    detail = {
+        "session_id": session_id,
+        "status": "completed",
+        "agent_type": "a",
+        "alert_data": {"text": "x" * size},
+        "final_analysis": "done",
+        "stages": [],
+    }
+    return json.dumps(detail).encode()
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["length told", "length not told"])
+async def test_no_more_is_read_than_there_is_room_for(told: bool) -> None:
+    """Nobody waits with an answer half read: it is asked for again."""
+    asked = Counter[str]()
+
+    async def detail(request: Request) -> Response:
+        name = request.path_params["name"]
+        asked[name] += 1
+        body = session(name, 60_000)
+        return Response(body) if told else StreamingResponse(iter([body[:9000], body[9000:]]))
+
+    app = Starlette(routes=[Route("/api/v1/history/sessions/{name}", detail)])
+    room = Room(100_000)
+    async with served(app) as url, open_client(url, timeout_s=10, headers={}) as client:
+        history = TarsyPythonHistory(client=client, labels={}, max_bytes=100_000, timeout_s=10)
+        with room.place() as second:
+            with room.place() as first:
+                await history.fetch("first", first)
+                assert first.size == room.taken == len(session("first", 60_000))
+                fetching = asyncio.create_task(history.fetch("second", second))
+                while not room.waiting:
+                    await asyncio.sleep(0.01)
+                assert (asked["second"], second.size) == (1, 0)
+            assert (await fetching).id == "second"
+            assert second.size == room.taken == len(session("second", 60_000))
+    assert asked == {"first": 1, "second": 2}
+    assert room.taken == 0

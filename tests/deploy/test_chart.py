@@ -268,9 +268,42 @@ def test_versions_and_defaults_are_the_consumers(render: Render) -> None:
     assert container["image"] == f"score-consumer:{__version__}"
     assert container["args"] == ["run", "--roles", "intake,worker,relay,api"]
     given = environment(deployment["spec"]["template"])
-    places = {"KAFKA_BOOTSTRAP_SERVERS", "HISTORY_URL"}
-    for name in given.keys() - places:
+    computed = {"KAFKA_BOOTSTRAP_SERVERS", "HISTORY_URL", "SESSIONS_MAX_BYTES"}
+    for name in given.keys() - computed:
         assert given[name] == str(Settings.model_fields[name.lower()].default), name
+
+
+@pytest.mark.parametrize(
+    ("memory", "sessions"),
+    [
+        ("1Gi", 20_132_659),
+        ("2048Mi", 46_976_204),
+        ("1100M", 20_789_113),
+        (1_200_000_000, 23_289_113),
+    ],
+)
+def test_what_is_under_way_fits_the_memory(
+    render: Render, memory: str | int, sessions: int
+) -> None:
+    """256 MiB for the process, and forty times what sessions have."""
+    deployment = only(render({"resources": {"limits": {"memory": memory}}}), "Deployment")
+    assert environment(deployment["spec"]["template"])["SESSIONS_MAX_BYTES"] == str(sessions)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"resources": {"limits": {"memory": "768Mi"}}},
+        {"settings": {"HISTORY_MAX_BYTES": 33_554_432}},
+        {"settings": {"SESSIONS_MAX_BYTES": 50_000_000}},
+    ],
+)
+def test_memory_that_is_too_little_for_sessions_is_refused(
+    refusal: Callable[[dict[str, Any]], str], values: dict[str, Any]
+) -> None:
+    assert re.search(
+        r"resources.limits.memory .* raise it to \d+Mi, or lower them", refusal(values)
+    )
 
 
 def test_one_deployment_for_each_role(render: Render) -> None:

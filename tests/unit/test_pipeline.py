@@ -33,6 +33,7 @@ from consumer.errors import (
 from consumer.judge.line import Account
 from consumer.judge.panel import Judge
 from consumer.limits.breaker import OPEN_S
+from consumer.limits.room import Place
 from consumer.pipeline import (
     Completed,
     Failed,
@@ -93,7 +94,7 @@ class FakeHistory:
     answer: Session | Exception = field(default_factory=session)
     asked: list[str] = field(default_factory=list)
 
-    async def fetch(self, session_id: str) -> Session:
+    async def fetch(self, session_id: str, place: Place) -> Session:
         self.asked.append(session_id)
         if isinstance(self.answer, Exception):
             raise self.answer

@@ -18,6 +18,7 @@ from consumer.errors import (
     JudgeRejected,
     JudgeUnavailable,
 )
+from consumer import together
 from consumer.judge import sample as module
 from consumer.judge.sample import Asking, Member, sample
 from consumer.ports import ChatMessage, Completion
@@ -206,7 +207,7 @@ async def test_a_large_prompt_is_made_beside_the_event_loop(
         return fit(*args, **kwargs)
 
     monkeypatch.setattr(module, "fit", fit_somewhere)
-    monkeypatch.setattr(module, "LARGE_BYTES", limit)
+    monkeypatch.setattr(together, "LARGE_BYTES", limit)
     await ask(completion())
     (thread,) = threads
     assert (thread != threading.get_ident()) is beside

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote, urlencode
@@ -20,7 +20,7 @@ from consumer.edges.history.tarsy_python_shape import (
     parse,
     session,
 )
-from consumer.edges.http import FAILURES, BodyRefused, read_body, retry_after_s, why
+from consumer.edges.http import FAILURES, BodyRefused, NoRoom, read_body, retry_after_s, why
 from consumer.errors import (
     HistoryInvalid,
     HistoryUnavailable,
@@ -28,11 +28,14 @@ from consumer.errors import (
     SessionNotCompleted,
     SessionNotFound,
 )
+from consumer.limits.room import Place
 from consumer.scoring.session import Session
-from consumer.together import let_others
+from consumer.together import beside, let_others
 
 BASE_PATH = "/api/v1/history"
 PAGE_SIZE = 100  # what the service gives at most
+# No model writes a longer analysis; it is beside what there is room for.
+MAX_FINAL_BYTES = 2 * 1024 * 1024
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COMPLETED = "completed"
 RUNNING = frozenset({"pending", "in_progress", "paused", "canceling"})
@@ -50,11 +53,11 @@ class TarsyPythonHistory:
     max_bytes: int
     timeout_s: float
 
-    async def fetch(self, session_id: str) -> Session:
+    async def fetch(self, session_id: str, place: Place) -> Session:
         """See ports.History."""
-        place = f"{BASE_PATH}/sessions/{quote(session_id, safe='')}"
+        path = f"{BASE_PATH}/sessions/{quote(session_id, safe='')}"
         missing = f"the History Service knows no session {session_id!r}"
-        answer = await self._get(place, missing)
+        answer = await self._in_place(place, path, missing)
         await let_others()
         detail = parse(Detail, answer)
         if detail.session_id != session_id:
@@ -62,9 +65,11 @@ class TarsyPythonHistory:
         _require_completed(detail)
         final_analysis = detail.final_analysis
         if final_analysis is None:
-            answer = await self._get(f"{place}/final-analysis", missing)
+            answer = await self._get(f"{path}/final-analysis", missing, most=MAX_FINAL_BYTES)
             final_analysis = parse(FinalAnalysis, answer).final_analysis
-        await let_others()
+        return await beside(place.size, self._session, detail, final_analysis)
+
+    def _session(self, detail: Detail, final_analysis: str | None) -> Session:
         return session(detail, final_analysis=final_analysis, labels=self.labels)
 
     async def pages(
@@ -86,7 +91,27 @@ class TarsyPythonHistory:
             yield [listed(one, self.labels) for one in page.sessions if one.can_be_asked_for]
             number, of = number + 1, page.pagination.total_pages
 
-    async def _get(self, path: str, missing: str) -> bytes:
+    async def _in_place(self, place: Place, path: str, missing: str) -> bytes:
+        """Where there is no room for the answer now, it is asked for again once there is: nobody
+        waits with half of one.
+        """
+        while True:
+            try:
+                answer = await self._get(path, missing, place.grow)
+            except NoRoom as error:
+                wanted = error.size  # and not the error, which holds what was read
+            else:
+                place.shrink(len(answer))
+                return answer
+            await place.resize(wanted)
+
+    async def _get(
+        self,
+        path: str,
+        missing: str,
+        fits: Callable[[int], bool] = lambda _: True,
+        most: int | None = None,
+    ) -> bytes:
         with metrics.history_call():
             try:
                 # httpx's own limits are for each read: a server that drips would pass them.
@@ -95,7 +120,7 @@ class TarsyPythonHistory:
                     self.client.stream("GET", path) as response,
                 ):
                     _require_ok(response, missing)
-                    return await self._body(response)
+                    return await self._body(response, fits, most or self.max_bytes)
             except TimeoutError as error:
                 raise HistoryUnavailable("the History Service does not answer in time") from error
             except FAILURES as error:
@@ -103,9 +128,11 @@ class TarsyPythonHistory:
                     f"the History Service does not answer: {why(error)}"
                 ) from error
 
-    async def _body(self, response: httpx.Response) -> bytes:
+    async def _body(
+        self, response: httpx.Response, fits: Callable[[int], bool], most: int
+    ) -> bytes:
         try:
-            return await read_body(response, self.max_bytes)
+            return await read_body(response, most, fits)
         except BodyRefused as error:
             raise HistoryInvalid(f"the History Service's answer {error}") from error
 

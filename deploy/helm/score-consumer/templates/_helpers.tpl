@@ -39,15 +39,35 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if $own -}}
 {{- $scaled := and (ne $root.Values.autoscaling.kind "none") (has "worker" $own.roles) -}}
 {{- $replicas := $own.replicas | default $root.Values.replicas -}}
+{{- $resources := $own.resources | default $root.Values.resources -}}
+{{- $settings := mergeOverwrite (deepCopy $root.Values.settings) ($own.settings | default dict) -}}
+{{- $limit := dig "limits" "memory" "" $resources -}}
+{{- if and $limit (has "worker" $own.roles) (not (hasKey $settings "SESSIONS_MAX_BYTES")) -}}
+{{- $_ := set $settings "SESSIONS_MAX_BYTES" (include "score-consumer.sessionBytes" $limit) -}}
+{{- end -}}
 {{- $_ := set $deployments $name (dict
       "roles" $own.roles
       "scaled" $scaled
       "replicas" (ternary $root.Values.autoscaling.minReplicas $replicas $scaled)
-      "resources" ($own.resources | default $root.Values.resources)
-      "settings" (mergeOverwrite (deepCopy $root.Values.settings) ($own.settings | default dict))) -}}
+      "resources" $resources
+      "settings" $settings) -}}
 {{- end -}}
 {{- end -}}
 {{- toYaml $deployments -}}
+{{- end }}
+
+{{/* Bytes of a quantity, such as 1Gi. */}}
+{{- define "score-consumer.bytes" -}}
+{{- $text := include "score-consumer.text" . -}}
+{{- $number := regexFind "^[0-9.]+" $text -}}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- mulf (float64 $number) (get $units (trimPrefix $number $text) | default 1 | float64) | int64 -}}
+{{- end }}
+
+{{/* Bytes of sessions that may be under way with so much memory: a process takes 256 MiB without any, and
+forty times their size for sessions made to do harm; see docs/operations.md. */}}
+{{- define "score-consumer.sessionBytes" -}}
+{{- div (sub (include "score-consumer.bytes" . | int64) 268435456) 40 | max 0 -}}
 {{- end }}
 
 {{/* Not empty where some Deployment has the role api. */}}
