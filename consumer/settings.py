@@ -79,7 +79,7 @@ class Settings(BaseSettings):
     history_timeout_seconds: Seconds = 30
     history_max_bytes: int = Field(default=16 * 1024 * 1024, ge=1024, le=64 * 1024 * 1024)
     # Bytes of sessions under way in a process, together: more are not read meanwhile. In memory
-    # they may take forty times as much. None: HISTORY_MAX_BYTES, or 256 KiB a request if more.
+    # they may take 48 times as much. None: HISTORY_MAX_BYTES, or 256 KiB a request if more.
     sessions_max_bytes: int | None = Field(default=None, ge=1024)
 
     # Scoring

@@ -276,16 +276,16 @@ def test_versions_and_defaults_are_the_consumers(render: Render) -> None:
 @pytest.mark.parametrize(
     ("memory", "sessions"),
     [
-        ("1Gi", 20_132_659),
-        ("2048Mi", 46_976_204),
-        ("1100M", 20_789_113),
-        (1_200_000_000, 23_289_113),
+        ("1Gi", 16_777_216),
+        ("2048Mi", 39_146_837),
+        ("1100M", 17_324_261),
+        (1_200_000_000, 19_407_594),
     ],
 )
 def test_what_is_under_way_fits_the_memory(
     render: Render, memory: str | int, sessions: int
 ) -> None:
-    """256 MiB for the process, and forty times what sessions have."""
+    """256 MiB for the process, and 48 times what sessions have."""
     deployment = only(render({"resources": {"limits": {"memory": memory}}}), "Deployment")
     assert environment(deployment["spec"]["template"])["SESSIONS_MAX_BYTES"] == str(sessions)
 

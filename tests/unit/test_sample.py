@@ -10,6 +10,7 @@ import httpx
 import pytest
 import structlog
 
+from consumer import together
 from consumer.edges.judge.openai import OpenAIProvider
 from consumer.errors import (
     ContextOverflow,
@@ -18,7 +19,6 @@ from consumer.errors import (
     JudgeRejected,
     JudgeUnavailable,
 )
-from consumer import together
 from consumer.judge import sample as module
 from consumer.judge.sample import Asking, Member, sample
 from consumer.ports import ChatMessage, Completion

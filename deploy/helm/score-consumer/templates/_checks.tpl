@@ -50,7 +50,7 @@
 {{- $largest := include "score-consumer.text" ($deployment.settings.HISTORY_MAX_BYTES | default 16777216) | int64 -}}
 {{- $together := include "score-consumer.text" $deployment.settings.SESSIONS_MAX_BYTES | int64 -}}
 {{- if gt (max $largest $together | int64) $room -}}
-{{- $problems = append $problems (printf "resources.limits.memory %v has room for %d bytes of sessions; HISTORY_MAX_BYTES is %d, SESSIONS_MAX_BYTES %d: raise it to %dMi, or lower them" $limit $room $largest $together (div (add (mul 40 (max $largest $together)) 268435456 1048575) 1048576)) -}}
+{{- $problems = append $problems (printf "resources.limits.memory %v has room for %d bytes of sessions; HISTORY_MAX_BYTES is %d, SESSIONS_MAX_BYTES %d: raise it to %dMi, or lower them" $limit $room $largest $together (div (add (mul 48 (max $largest $together)) 268435456 1048575) 1048576)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

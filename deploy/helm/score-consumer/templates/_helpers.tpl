@@ -65,9 +65,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{/* Bytes of sessions that may be under way with so much memory: a process takes 256 MiB without any, and
-forty times their size for sessions made to do harm; see docs/operations.md. */}}
+48 times their size for sessions made to do harm; see docs/operations.md. */}}
 {{- define "score-consumer.sessionBytes" -}}
-{{- div (sub (include "score-consumer.bytes" . | int64) 268435456) 40 | max 0 -}}
+{{- div (sub (include "score-consumer.bytes" . | int64) 268435456) 48 | max 0 -}}
 {{- end }}
 
 {{/* Not empty where some Deployment has the role api. */}}
