@@ -212,9 +212,11 @@ def _label(detail: Detail, labels: Mapping[str, str]) -> str:
 
 def _flat(stages: Sequence[_Stage]) -> Iterator[_Stage]:
     """Stages in order; what ran in parallel comes right after the stage that holds it."""
-    for stage in stages:
+    waiting = [*reversed(stages)]
+    while waiting:
+        stage = waiting.pop()
         yield stage
-        yield from _flat(stage.parallel_executions or ())
+        waiting += reversed(stage.parallel_executions or ())
 
 
 def _thread(interaction: _LlmInteraction) -> Thread:
