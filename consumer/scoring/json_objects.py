@@ -25,6 +25,8 @@ _TOKEN = re.compile(
     r"|(-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++(?:[eE][+-]?[0-9]++)?|[eE][+-]?[0-9]++)"
     r"|-?(?:0|[1-9][0-9]{0,4299}+)(?![0-9])|-?Infinity|NaN|true|false|null))"
 )
+# Where an object may begin: most braces of prose are passed by in no time.
+_OPENING = re.compile(r'\{[ \t\n\r]*+["}]')
 _STRING, _SCALAR = '"', "0"
 # What may come next, by the tokens' first characters.
 _VALUE = f"{{[{_STRING}{_SCALAR}"
@@ -63,7 +65,8 @@ def objects(text: str) -> Iterator[Spot]:
     """
     ends: dict[int, int | None] = {}
     position = 0
-    while (start := text.find("{", position)) >= 0:
+    while opening := _OPENING.search(text, position):
+        start = opening.start()
         if start not in ends:
             _read(text, start, ends)
         end = ends[start]

@@ -30,6 +30,7 @@ TOLD_QUOTES = 5
 TOLD_CHARACTERS = 80
 # It is told what is wrong in the next prompt, which is paid for: a flood of faults is cut.
 MAX_PROBLEMS = 50
+MAX_LISTED_PROBLEMS = 10_000
 MAX_PROBLEM_CHARACTERS = 2000
 
 # What a line of the transcript holds whatever was recorded: keys, its number, kind, role, stage.
@@ -123,6 +124,8 @@ class _Answer(BaseModel):
 
 
 _Points = Annotated[int, Field(ge=0, le=100)]
+# Of a breakdown as the judge likes it: it goes into an event, which has its limit.
+_Name = Annotated[str, Field(max_length=255)]
 
 
 class _EvidenceAnswer(_Answer):
@@ -162,7 +165,7 @@ class _CriteriaAnswer(_CommonAnswer):
 
 class _FreeFormAnswer(_CommonAnswer):
     total_score: _Points
-    score_breakdown: dict[str, _Points]
+    score_breakdown: dict[_Name, _Points] = Field(max_length=50)
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
@@ -234,14 +237,20 @@ def check(text: str, profile: Profile, session: Session, transcript: Transcript)
     try:
         answer = answer_type.model_validate(raw)
     except ValidationError as error:
-        found = islice(error.errors(include_url=False), MAX_PROBLEMS)
-        raise VerdictInvalid([describe(problem) for problem in found]) from error
+        raise VerdictInvalid(_shape_problems(error)) from error
     if problems := _problems(answer, profile, len(transcript.steps)):
         raise VerdictInvalid(problems)
     verdict = _verdict(answer, session, transcript)
     if problems := _evidence_problems(verdict, profile.judge.min_verified_quotes):
         raise VerdictInvalid(problems)
     return verdict
+
+
+def _shape_problems(error: ValidationError) -> list[str]:
+    """The first, or how many there are: to list a hundred thousand takes its time."""
+    if error.error_count() > MAX_LISTED_PROBLEMS:
+        return [f"{error.error_count()} keys or values are not as the schema has them"]
+    return [describe(problem) for problem in error.errors(include_url=False)[:MAX_PROBLEMS]]
 
 
 def last_object(text: str) -> dict[str, Any]:

@@ -115,6 +115,7 @@ def _prompt(room: float, made: Made) -> Any:
 def _score(made: Made) -> Any:
     if (about := made["subject"]) is None:
         return None
+    _evidence_values.cache_clear()
     return new_score(
         score_id=UUID(int=1),
         request_id=UUID(int=2),
