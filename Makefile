@@ -11,7 +11,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools chart image image-test sbom local-judge test check unit thorough cover faults soak bench bench-api bench-peers bench-rules lock clean
+.PHONY: help demo tools chart image image-test sbom local-judge test check unit thorough cover growth faults soak bench bench-api bench-peers bench-rules lock clean
 
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,10 @@ unit: $(VENV)/dev.stamp ## The quick tests only.
 
 thorough: $(VENV)/dev.stamp ## The property tests with a thousand examples each.
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile=thorough -o timeout=1800 \
+		--numprocesses=$(WORKERS) --dist=worksteal
+
+growth: $(VENV)/dev.stamp ## That no input takes more than n log n, up to the largest that is let in (20 minutes).
+	$(BIN)/python -m pytest tests/growth --growth-full -o timeout=1800 \
 		--numprocesses=$(WORKERS) --dist=worksteal
 
 faults: $(VENV)/dev.stamp ## Every fault test. KILLS=10 is how many random kills one makes.

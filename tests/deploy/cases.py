@@ -22,7 +22,7 @@ SASL: dict[str, Any] = {
         "KAFKA_SECURITY_PROTOCOL": "SASL_SSL",
         "KAFKA_SASL_MECHANISM": "SCRAM-SHA-512",
         "KAFKA_SSL_CAFILE": "/kafka/ca.crt",
-        "HISTORY_MAX_BYTES": 134217728,
+        "HISTORY_MAX_BYTES": 67108864,
     },
     "secrets": {
         "env": {

@@ -73,7 +73,9 @@ RECORDS: dict[str, Callable[[int], Record]] = {
     ),
     "other type": lambda size: _record(headers=[("ce_type", b"x" * size)]),
     "structured": lambda size: _record(
-        json.dumps({"data": {"session_id": "s"}, **{f"k{n}": "v" for n in range(size // 15)}}).encode(),
+        json.dumps(
+            {"data": {"session_id": "s"}, **{f"k{n}": "v" for n in range(size // 15)}}
+        ).encode(),
         _STRUCTURED,
     ),
     "structured, deep": lambda size: _record(b'{"data":' * (size // 8), _STRUCTURED),
@@ -81,7 +83,9 @@ RECORDS: dict[str, Callable[[int], Record]] = {
     "open objects": lambda size: _record(b'{"a":' * (size // 5)),
     "open lists": lambda size: _record(b"[" * size),
     "many keys": lambda size: _record(json.dumps({f"k{n}": n for n in range(size // 15)}).encode()),
-    "equal keys": lambda size: _record(b'{"session_id":"s"' + b',"priority":1' * (size // 13) + b"}"),
+    "equal keys": lambda size: _record(
+        b'{"session_id":"s"' + b',"priority":1' * (size // 13) + b"}"
+    ),
     "lines": lambda size: _record(b"\n" * size + b"x"),
     "long time": lambda size: _record(
         b'{"session_id":"s","requested_at":"2026-01-01T00:00:00.' + b"0" * size + b'Z"}'
@@ -154,12 +158,8 @@ JUDGES: dict[str, Callable[[int], tuple[_By, str]]] = {
     "verdicts": _answers(again(_VERDICT)),
     "verdicts in thoughts": _answers(again("<think>{" + _VERDICT)),
     "equal keys": _answers(again('"a":1,', before="{", after='"a":2}')),
-    "pairs of keys": _answers(
-        lambda size: "{" + numbered('"{0}":1,"{0}":2,')(size) + '"a":2}'
-    ),
-    "keys with escapes": _answers(
-        lambda size: "{" + numbered('"\\u0061{}":1,')(size) + '"a":2}'
-    ),
+    "pairs of keys": _answers(lambda size: "{" + numbered('"{0}":1,"{0}":2,')(size) + '"a":2}'),
+    "keys with escapes": _answers(lambda size: "{" + numbered('"\\u0061{}":1,')(size) + '"a":2}'),
     "unknown keys": _answers(lambda size: "{" + numbered('"{}":1,')(size) + '"a":2}'),
     "a long key": _answers(again("k", before='{"', after='":1}')),
     "unknown criteria": _verdict(
@@ -170,16 +170,17 @@ JUDGES: dict[str, Callable[[int], tuple[_By, str]]] = {
         criteria=lambda size: _criteria([{"step": 1, "quote": "x"}] * (size // 50))
     ),
     "steps that are none": _verdict(
-        criteria=lambda size: _criteria([{"step": 10**size, "quote": "x"}] * 20)
-        if size < 4000
-        else _criteria([{"step": 10**4000, "quote": "x"}] * min(50, size // 8000))
+        criteria=lambda size: (
+            _criteria([{"step": 10**size, "quote": "x"}] * 20)
+            if size < 4000
+            else _criteria([{"step": 10**4000, "quote": "x"}] * min(50, size // 8000))
+        )
     ),
     "reasoning": _verdict(score_reasoning=lambda size: "why " * (size // 4)),
     "approaches": _verdict(
-        alternative_approaches=lambda size: [
-            {"name": "a", "description": "", "steps": ["x" * (size // 150)] * 50}
-        ]
-        * 3
+        alternative_approaches=lambda size: (
+            [{"name": "a", "description": "", "steps": ["x" * (size // 150)] * 50}] * 3
+        )
     ),
     "quotes of a long step": _quotes("error in pod \u00e9 ", "error in pod \u00e9 x"),
     "short quotes of a long step": _quotes("\u200b\u00e9 ", "\u00e9"),
@@ -231,7 +232,7 @@ PROFILES: dict[str, Callable[[int], bytes]] = {
     "pairs of criteria": _profiles(lambda n: builders.ruled("tool_count", id=f"c{n // 2}")),
     "broken criteria": _profiles(lambda n: {"id": f"c{n}"}),
     "unknown scorers": _profiles(lambda n: builders.ruled(f"x{n}")),
-    "unknown keys": _with(params=lambda size: 1, **{"x": lambda size: "y" * size}),
+    "unknown keys": _with(params=lambda size: 1, x=lambda size: "y" * size),
     "many unknown keys": lambda size: json.dumps(
         builders.raw_profile(**{f"k{n}": n for n in range(size // 15)})
     ).encode(),
@@ -261,10 +262,14 @@ PROFILES: dict[str, Callable[[int], bytes]] = {
     "seats": _with(
         judge=lambda size: {"panel": [{"provider": f"p{n}"} for n in range(size // 20)]}
     ),
-    "deep": lambda size: json.dumps(
-        builders.raw_profile(criteria=[{"params": json.loads("[" * 90 + "1" * 4000 + "]" * 90)}])
-    ).encode()
-    + b" " * size,
+    "deep": lambda size: (
+        json.dumps(
+            builders.raw_profile(
+                criteria=[{"params": json.loads("[" * 90 + "1" * 4000 + "]" * 90)}]
+            )
+        ).encode()
+        + b" " * size
+    ),
 }
 
 
@@ -293,9 +298,7 @@ BODIES: dict[str, Callable[[int], Any]] = {
     "digits": _bodies(lambda size: b'{"priority":' + b"1" * size + b"}"),
     "text": _bodies(lambda size: b'{"profile_id":"' + b"x" * size + b'"}'),
     "lines": _bodies(lambda size: b"\n" * size + b"x"),
-    "bands": _bodies(
-        lambda size: json.dumps({"history": {"bands": ["x"] * (size // 5)}}).encode()
-    ),
+    "bands": _bodies(lambda size: json.dumps({"history": {"bands": ["x"] * (size // 5)}}).encode()),
     "no object": _bodies(lambda size: json.dumps([1] * (size // 3)).encode()),
 }
 
@@ -321,18 +324,24 @@ def _shown(**fields: Any) -> dict[str, Any]:
     return {**steps.SHOWN, **fields}
 
 
+def _reasoning(text: Text) -> Callable[[int], Any]:
+    return lambda size: _shown(score_reasoning=text(size))
+
+
 SHOWS: dict[str, Callable[[int], Any]] = {
     **{
-        f"reasoning: {name}": lambda size, text=text: _shown(score_reasoning=text(size))
+        f"reasoning: {name}": _reasoning(text)
         for name, text in TEXTS.items()
         if name in {"letters", "words", "lines", "blanks", "without spaces", "accents", "emoji"}
     },
-    "reasoning: tabs": lambda size: _shown(score_reasoning="a\t" * (size // 2)),
+    "reasoning: tabs": _reasoning(again("a\t")),
     "breakdown": lambda size: _shown(
         score_details=[{"id": f"k{n}", "score": 5} for n in range(size // 14)]
     ),
     "flags": lambda size: _shown(
-        injection_flags=[{"part": "step", "step": n, "kind": "x", "excerpt": "y"} for n in range(size // 40)]
+        injection_flags=[
+            {"part": "step", "step": n, "kind": "x", "excerpt": "y"} for n in range(size // 40)
+        ]
     ),
     "long tool": lambda size: _shown(
         missing_tools=[{"tool_name": "x", "availability": "unknown", "rationale": "y" * size}]

@@ -41,6 +41,7 @@ from consumer.scoring.scorers import SCORERS
 from consumer.scoring.scorers.base import subject
 from consumer.scoring.scorers.keywords import _wanted
 from consumer.scoring.scorers.numbers import _evidence_values
+from consumer.scoring.scorers.prose import lines
 from consumer.scoring.tool_report import BYTES_PER_TOKEN
 from consumer.scoring.transcript import transcript
 from consumer.scoring.verdict import Verdict, VerdictInvalid, check
@@ -62,11 +63,17 @@ ROOM = {"prompt, whole": 4.0, "prompt, shortened": 0.3, "no prompt": 0.01}
 
 
 def _parse(made: Made) -> Detail | None:
-    _evidence_values.cache_clear()  # it would spare the second try its work
+    _forget()
     try:
         return parse(Detail, made["input"])
     except HistoryInvalid:
         return None
+
+
+def _forget() -> None:
+    """What is kept would spare the second try its work."""
+    for kept in (_evidence_values, _wanted, compiled, lines):
+        kept.cache_clear()
 
 
 def _session(made: Made) -> Any:
@@ -115,7 +122,7 @@ def _prompt(room: float, made: Made) -> Any:
 def _score(made: Made) -> Any:
     if (about := made["subject"]) is None:
         return None
-    _evidence_values.cache_clear()
+    _forget()
     return new_score(
         score_id=UUID(int=1),
         request_id=UUID(int=2),
@@ -273,8 +280,7 @@ JUDGE: Mapping[str, Step] = {
 
 
 def _profile(made: Made) -> Profile | None:
-    _wanted.cache_clear()
-    compiled.cache_clear()
+    _forget()
     try:
         return parse_profile(json.loads(made["input"]))
     except ProfileInvalid:

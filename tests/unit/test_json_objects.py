@@ -18,7 +18,9 @@ PARTS = [*'{}[]"\\,:1a\n ', "```", "```json\n", '"k":', '"k":1', '{"a":', "{}", 
 NUMBERS = ["-0.5e+3", "1e9", "01", "1.", "-", "NaN", "-Infinity", "true", "nul", "9" * 4300]
 STRINGS = ['"\\u00e9"', '"\\ud83d\\ude00"', '"\\u12"', '"\\x"', '"\t"', '"\x7f\u2028"', "\ufeff"]
 TEXTS = st.lists(
-    st.sampled_from([*PARTS, *NUMBERS, *STRINGS, *VERDICTS, *ENDS, "<think>", "so {x}", "9" * 4301]),
+    st.sampled_from(
+        [*PARTS, *NUMBERS, *STRINGS, *VERDICTS, *ENDS, "<think>", "so {x}", "9" * 4301]
+    ),
     max_size=25,
 ).map("".join)
 

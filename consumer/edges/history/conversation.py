@@ -16,7 +16,7 @@ from consumer.scoring.session import Message, Step, ToolCall
 
 Said = tuple[str, str]  # role, text
 
-# To find a thread among all that may hold it takes quadratic time, for some that nobody tells but to
+# To find a thread among all that may hold it takes quadratic time for some that nobody tells but to
 # make us work. Where a conversation is told again and again, the very next thread holds it.
 MAX_COMPARED = 100
 
