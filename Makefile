@@ -11,7 +11,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools chart image image-test sbom local-judge test check unit thorough cover clients faults soak bench bench-api bench-peers bench-rules lock clean
+.PHONY: help demo tools chart image image-test sbom local-judge test check unit thorough cover clients growth faults soak bench bench-api bench-peers bench-rules lock clean
 
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ thorough: $(VENV)/dev.stamp ## The property tests with a thousand examples each.
 
 clients: $(VENV)/dev.stamp ## What Kafka clients of others send and read: Java, librdkafka, Go (needs a JDK, Maven, Go).
 	$(BIN)/python -m pytest tests/clients -m "" --numprocesses=$(WORKERS) --dist=worksteal
+growth: $(VENV)/dev.stamp ## That no input takes more than n log n, up to the largest that is let in (20 minutes).
+	$(BIN)/python -m pytest tests/growth --growth-full -o timeout=1800 \
+		--numprocesses=$(WORKERS) --dist=worksteal
 
 faults: $(VENV)/dev.stamp ## Every fault test. KILLS=10 is how many random kills one makes.
 	$(BIN)/python -m pytest tests/faults -m "" --kills=$(or $(KILLS),10) \

@@ -20,6 +20,7 @@ from consumer.resources import resource
 
 Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+MIB = 1024 * 1024
 
 # Most sessions are smaller by far.
 USUAL_SESSION_BYTES = 256 * 1024
@@ -77,7 +78,8 @@ class Settings(BaseSettings):
     # History Service
     history_url: str = Field(default="http://127.0.0.1:8001", pattern=r"^https?://")
     history_timeout_seconds: Seconds = 30
-    history_max_bytes: int = Field(default=16 * 1024 * 1024, ge=1024, le=64 * 1024 * 1024)
+    # Of one session; all that is done for it takes time and memory by its size.
+    history_max_bytes: int = Field(default=16 * MIB, ge=1024, le=64 * MIB)
     # Bytes of sessions under way in a process, together: more are not read meanwhile. In memory
     # they may take 48 times as much. None: HISTORY_MAX_BYTES, or 256 KiB a request if more.
     sessions_max_bytes: int | None = Field(default=None, ge=1024)

@@ -12,5 +12,8 @@ settings.load_profile("quick")  # or `make thorough`
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How long the tests of random faults run: `pytest tests/faults -m "" --kills 200`."""
+    """How long the tests of random faults run: `pytest tests/faults -m "" --kills 200`; and those
+    of how work grows.
+    """
     parser.addoption("--kills", type=int, default=10, help="random kills in a fault test")
+    parser.addoption("--growth-full", action="store_true", help="up to the largest that is let in")

@@ -75,6 +75,10 @@ class _Batch:
         self._records: Iterator[Any] | None = None
         self._problem: Exception | None = None
 
+    @property
+    def _first(self) -> int:
+        return int.from_bytes(self._data[:_BEFORE_SIZE])
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._batch, name)
 
@@ -82,7 +86,7 @@ class _Batch:
         """Also where it is wrong for good: then the batch is not read."""
         if self._batch.validate_crc():
             return True
-        first: int = self._batch.base_offset
+        first = self._first
         _misread[first] += 1
         if _misread[first] < CHECKSUM_TRIES:
             return False
@@ -129,7 +133,7 @@ class _Batch:
             timestamp=getattr(self._batch, "max_timestamp", -1),
             timestamp_type=None,
             key=None,
-            value=UnreadableBatch(self._data, first=self._batch.base_offset, last=last, why=why),
+            value=UnreadableBatch(self._data, first=self._first, last=last, why=why),
             headers=(),
             checksum=None,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, Self
@@ -274,7 +275,7 @@ class Profile(_Strict):
             ("criteria", [criterion.id for criterion in self.criteria]),
             ("gates", [gate.id for gate in self.gates]),
         ):
-            if twice := sorted({i for i in ids if ids.count(i) > 1}):
+            if twice := sorted(i for i, count in Counter(ids).items() if count > 1):
                 raise ValueError(f"{key}: ids must be unique, twice: {', '.join(twice)}")
         return self
 
@@ -350,8 +351,9 @@ def describe(problem: Any) -> str:
     """One pydantic problem as `key.path: what is wrong (got value)`."""
     where = ".".join(str(part) for part in problem["loc"])
     text = problem["msg"].removeprefix("Value error, ")
-    got = repr(problem["input"])[:SHOWN_CHARACTERS]
-    shown = "" if problem["type"] in {"missing", "value_error"} else f" (got {got})"
+    shown = ""
+    if problem["type"] not in {"missing", "value_error"}:
+        shown = f" (got {repr(problem['input'])[:SHOWN_CHARACTERS]})"
     return f"{where}: {text}{shown}" if where else f"{text}{shown}"
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from math import lcm
 
 Exact = int | Fraction
 # Numerator and denominator; not always in lowest terms.
@@ -41,6 +42,9 @@ def weighted(values: Iterable[tuple[float | Fraction, float]]) -> Ratio:
     numerator, denominator, weight, unit = 0, 1, 0, 1
     for value, own in values:
         (n, d), (w, u) = ratio(value), ratio(own)
-        numerator, denominator = numerator * d * u + n * w * denominator, denominator * d * u
-        weight, unit = weight * u + w * unit, unit * u
+        # Of many values most have few denominators; their product would grow with each.
+        common, units = lcm(denominator, d * u), lcm(unit, u)
+        numerator = numerator * (common // denominator) + n * w * (common // (d * u))
+        weight = weight * (units // unit) + w * (units // u)
+        denominator, unit = common, units
     return numerator * unit, denominator * weight

@@ -103,6 +103,16 @@ class Session:
     def tool_calls(self) -> tuple[ToolCall, ...]:
         return tuple(step for step in self.steps if isinstance(step, ToolCall))
 
+    @cached_property
+    def tool_names(self) -> frozenset[str]:
+        """Names of the available tools, without their servers."""
+        return frozenset(tool.name for tool in self.available_tools)
+
+    @cached_property
+    def called_names(self) -> frozenset[str]:
+        """Names of the tools that were called, without their servers."""
+        return frozenset(call.tool for call in self.tool_calls)
+
     @property
     def model(self) -> tuple[str | None, str | None]:
         """(model, provider) of the calls with the most tokens in all; the first on a tie."""

@@ -5,6 +5,7 @@ Linear in the number of calls and in the size of their texts.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ Price = Callable[[int, int], float | None]
 # `-` and `.` are the sentence's or the JSON's, not the word's.
 _IN_WORDS = only(LETTERS_AND_DIGITS + ".-")
 _WORD_CHARACTERS = 4
+# As long as people's own paths hardly are.
+_PATH_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +161,7 @@ def _repeated(calls: Sequence[ToolCall]) -> Iterator[RepeatedCalls]:
     for name, own in by_tool.items():
         if len(own) == 1:
             continue
-        flat = [(call, flattened(call.arguments)) for call in own]
+        flat = ((call, flattened(call.arguments)) for call in own)
         ids: dict[str, None] = {}
         highest = 0.0
         for (one, one_params), (other, other_params) in pairwise(flat):
@@ -172,18 +175,30 @@ def _repeated(calls: Sequence[ToolCall]) -> Iterator[RepeatedCalls]:
 
 def flattened(arguments: Mapping[str, Any]) -> frozenset[str]:
     """Every leaf of the arguments as `path=value`. Empty containers are leaves too."""
-    return frozenset(_leaves(dict(arguments), "")) if arguments else frozenset()
+    return frozenset(_leaves(dict(arguments))) if arguments else frozenset()
 
 
-def _leaves(value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from _leaves(inner, f"{path}.{key}")
-    elif isinstance(value, list) and value:
-        for number, inner in enumerate(value):
-            yield from _leaves(inner, f"{path}[{number}]")
-    else:
-        yield f"{path}={value!r}"
+def _leaves(arguments: dict[str, Any]) -> Iterator[str]:
+    waiting: list[tuple[str, Any]] = [("", arguments)]
+    while waiting:
+        for path, inner in _inside(*waiting.pop()):
+            if inner and isinstance(inner, dict | list):
+                waiting.append((_short(path), inner))
+            else:
+                yield f"{path}={inner!r}"
+
+
+def _inside(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return ((f"{path}.{key}", inner) for key, inner in value.items())
+    return ((f"{path}[{number}]", inner) for number, inner in enumerate(value))
+
+
+def _short(path: str) -> str:
+    """The path, or a name for a long one: it is repeated with each leaf below."""
+    if len(path) <= _PATH_CHARACTERS:
+        return path
+    return hashlib.sha256(path.encode(errors="surrogatepass")).hexdigest()
 
 
 def jaccard(one: frozenset[str], other: frozenset[str]) -> float:

@@ -50,6 +50,11 @@ class NumberedStep:
         # Judges quote either the text or its JSON form; both are the step's own words.
         return fold(visible("\n".join((*self.texts, self.line))))
 
+    @cached_property
+    def whole(self) -> frozenset[str]:
+        """What a quote too short to be looked for must be: all of a text, as a reader sees it."""
+        return frozenset(visible(text).strip() for text in self.texts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:

@@ -10,14 +10,16 @@ import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from consumer.scoring.json_objects import DoubledKeys, TooDeep, objects
 from consumer.scoring.profile import Criterion, Profile, describe
 from consumer.scoring.session import Session
 from consumer.scoring.text import shortened, storable_json
-from consumer.scoring.transcript import Transcript, fold, visible
+from consumer.scoring.transcript import Transcript, fold
 
 SCHEMA_VERSION = 1
 MAX_APPROACHES = 3
@@ -29,6 +31,10 @@ MAX_TEXT = 50_000
 # What a judge is told of its wrong quotes: enough to find them again.
 TOLD_QUOTES = 5
 TOLD_CHARACTERS = 80
+# It is told what is wrong in the next prompt, which is paid for: a flood of faults is cut.
+MAX_PROBLEMS = 50
+MAX_LISTED_PROBLEMS = 10_000
+MAX_PROBLEM_CHARACTERS = 2000
 
 # What a line of the transcript holds whatever was recorded: keys, its number, kind, role, stage.
 _FRAME = re.compile(
@@ -40,11 +46,13 @@ Availability = Literal["exists_unused", "exists_used", "does_not_exist", "unknow
 
 
 class VerdictInvalid(ValueError):
-    """An answer that can't be accepted; `problems` is written to be read by the judge."""
+    """An answer that can't be accepted; `problems` is written to be read by the judge. Of very many
+    the first are told, of a very long one its beginning.
+    """
 
     def __init__(self, problems: list[str]) -> None:
-        self.problems = problems
-        super().__init__("; ".join(problems))
+        self.problems = [problem[:MAX_PROBLEM_CHARACTERS] for problem in problems[:MAX_PROBLEMS]]
+        super().__init__("; ".join(self.problems))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +128,8 @@ class _Answer(BaseModel):
 
 _Points = Annotated[int, Field(ge=0, le=100)]
 _Prose = Annotated[str, AfterValidator(lambda text: shortened(text, MAX_TEXT))]
+# Of a breakdown as the judge likes it: it goes into an event, which has its limit.
+_Name = Annotated[str, Field(max_length=255)]
 
 
 class _EvidenceAnswer(_Answer):
@@ -159,8 +169,7 @@ class _CriteriaAnswer(_CommonAnswer):
 
 class _FreeFormAnswer(_CommonAnswer):
     total_score: _Points
-    # It goes into an event, which has room for so much.
-    score_breakdown: dict[Annotated[str, Field(max_length=255)], _Points] = Field(max_length=100)
+    score_breakdown: dict[_Name, _Points] = Field(max_length=50)
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
@@ -232,7 +241,7 @@ def check(text: str, profile: Profile, session: Session, transcript: Transcript)
     try:
         answer = answer_type.model_validate(raw)
     except ValidationError as error:
-        raise VerdictInvalid([describe(problem) for problem in error.errors()]) from error
+        raise VerdictInvalid(_shape_problems(error)) from error
     if problems := _problems(answer, profile, len(transcript.steps)):
         raise VerdictInvalid(problems)
     verdict = _verdict(answer, session, transcript)
@@ -241,41 +250,32 @@ def check(text: str, profile: Profile, session: Session, transcript: Transcript)
     return verdict
 
 
+def _shape_problems(error: ValidationError) -> list[str]:
+    """The first, or how many there are: to list a hundred thousand takes its time."""
+    if error.error_count() > MAX_LISTED_PROBLEMS:
+        return [f"{error.error_count()} keys or values are not as the schema has them"]
+    return [describe(problem) for problem in error.errors(include_url=False)[:MAX_PROBLEMS]]
+
+
 def last_object(text: str) -> dict[str, Any]:
     """The last complete JSON object of the text; nothing but a code fence may follow it.
 
     Raises VerdictInvalid where there is none, where more text follows, or where a key is doubled.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=_no_doubles)
-    found: Any = None
-    end = position = 0
-    while (start := text.find("{", position)) >= 0:
-        try:
-            found, position = decoder.raw_decode(text, start)
-            end = position
-        except VerdictInvalid:
-            raise
-        except ValueError:  # incomplete, or a number too long to be read
-            position = start + 1
-        except RecursionError as error:
-            raise VerdictInvalid(["the JSON is nested too deeply"]) from error
-    if found is None:
+    spot = None
+    try:
+        for spot in objects(text):  # noqa: B007  the last one is asked for
+            pass
+    except DoubledKeys as error:
+        raise VerdictInvalid([f"keys occur twice: {error}"]) from error
+    except TooDeep as error:
+        raise VerdictInvalid(["the JSON is nested too deeply"]) from error
+    if spot is None:
         raise VerdictInvalid(["there is no complete JSON object in the answer"])
+    start, end = spot
     if rest := text[end:].strip().strip("`").strip():
         raise VerdictInvalid([f"text follows the JSON object: {rest[:80]!r}"])
-    try:
-        return dict(storable_json(found))
-    except RecursionError as error:  # json goes deeper than Python code can
-        raise VerdictInvalid(["the JSON is nested too deeply"]) from error
-
-
-def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        keys = [key for key, _ in pairs]
-        doubled = sorted({key for key in keys if keys.count(key) > 1})
-        raise VerdictInvalid([f"keys occur twice: {', '.join(doubled)}"])
-    return values
+    return dict(storable_json(json.loads(text[start:end])))
 
 
 def _problems(answer: _CriteriaAnswer | _FreeFormAnswer, profile: Profile, steps: int) -> list[str]:
@@ -302,8 +302,10 @@ def _criteria_problems(
 ) -> list[str]:
     wanted = {criterion.id: criterion for criterion in profile.judge_criteria}
     problems = [f"criteria.{i}: missing" for i in wanted if i not in answers]
+    unknown = (i for i in answers if i not in wanted)
+    allowed = ", ".join(wanted)
     problems += [
-        f"criteria.{i}: unknown; allowed: {', '.join(wanted)}" for i in answers if i not in wanted
+        f"criteria.{i}: unknown; allowed: {allowed}" for i in islice(unknown, MAX_PROBLEMS)
     ]
     for i, answer in answers.items():
         if i in wanted and not 0 <= answer.score <= wanted[i].max_points:
@@ -392,8 +394,7 @@ def _verified(evidence: _EvidenceAnswer, transcript: Transcript) -> bool:
         return transcript.quotes(evidence.step, evidence.quote)
     # Little can be all there is: "ok", "[]".
     quote = evidence.quote.strip()
-    texts = transcript.steps[evidence.step - 1].texts
-    return bool(quote) and any(quote == visible(text).strip() for text in texts)
+    return bool(quote) and quote in transcript.steps[evidence.step - 1].whole
 
 
 def availability(tool_name: str, session: Session) -> Availability:
@@ -404,12 +405,13 @@ def availability(tool_name: str, session: Session) -> Availability:
     """
     if not session.available_tools:
         return "unknown"
-    if not any(_names(tool_name, tool.name) for tool in session.available_tools):
+    meant = _meant(tool_name)
+    if meant.isdisjoint(session.tool_names):
         return "does_not_exist"
-    used = any(_names(tool_name, call.tool) for call in session.tool_calls)
-    return "exists_used" if used else "exists_unused"
+    return "exists_unused" if meant.isdisjoint(session.called_names) else "exists_used"
 
 
-def _names(name: str, tool: str) -> bool:
-    """Whether the name means this tool. A tool's own name may hold dots too."""
-    return name == tool or name.endswith(f".{tool}")
+def _meant(name: str) -> frozenset[str]:
+    """The tools that the name may mean. A tool's own name may hold dots too."""
+    dots = (n for n, character in enumerate(name) if character == ".")
+    return frozenset((name, *(name[n + 1 :] for n in dots)))

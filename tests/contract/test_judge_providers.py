@@ -695,7 +695,7 @@ async def test_refused_parts_do_not_buy_more_time(judging: Judging, api: Api) ->
 async def test_an_answer_that_is_too_long_is_not_read_to_its_end(
     judging: Judging, api: Api
 ) -> None:
-    whole = 5 * base.MAX_ANSWER_BYTES
+    whole = 25 * base.MAX_ANSWER_BYTES
     flood = Drip(b" " * whole, pause_s=0, chunk_bytes=500_000)
     async with judging(api, flood) as judge:
         await judge.fails(JudgeNoAnswer)

@@ -23,7 +23,7 @@ from consumer.scoring.aggregate import (
 )
 from consumer.scoring.gates import GateResult
 from consumer.scoring.profile import Profile, Scale
-from consumer.scoring.rounding import round_half_up
+from consumer.scoring.rounding import round_half_up, weighted
 from consumer.scoring.scorers.base import Measured, NotApplicable, Place, Result, Subject
 from tests.unit.builders import (
     about,
@@ -622,3 +622,15 @@ def test_a_disqualified_free_form_session_gets_the_minimum() -> None:
 def test_a_free_form_session_behind_a_failed_gate_gets_the_minimum() -> None:
     total = total_of(free_form_profile(gates=[gated("tool_count", 99)]))
     assert (total.total, total.breakdown, total.failed_gates) == (0, (), ("tool_count",))
+
+
+SHARES = st.fractions(0, 1, max_denominator=100) | st.floats(0, 1)
+
+
+@given(st.lists(st.tuples(SHARES, st.floats(0.001, 1e6)), min_size=1, max_size=20))
+def test_weighted_means_are_exact(pairs: list[tuple[Fraction | float, float]]) -> None:
+    exact = [
+        (Fraction(repr(x)) if isinstance(x, float) else x, Fraction(repr(w))) for x, w in pairs
+    ]
+    expected = sum(x * w for x, w in exact) / sum(w for _, w in exact)
+    assert Fraction(*weighted(pairs)) == expected

@@ -1,5 +1,6 @@
 """Numbers, names and citations of the analysis: which are claims, and which are grounded."""
 
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -10,8 +11,12 @@ from pydantic import ValidationError
 
 from consumer.scoring.scorers.base import Measured, NotApplicable, Result, Subject, subject
 from consumer.scoring.scorers.citations import CitationValidity, citation_validity
-from consumer.scoring.scorers.names import EntityGrounding, entity_grounding
-from consumer.scoring.scorers.numbers import NumericGrounding, numeric_grounding
+from consumer.scoring.scorers.names import _EMAIL, _QUANTITY, EntityGrounding, entity_grounding
+from consumer.scoring.scorers.numbers import (
+    NumericGrounding,
+    _evidence_values,
+    numeric_grounding,
+)
 from consumer.scoring.session import Message, Step
 from tests.unit.builders import available, failed_call, message, session, tool_call
 
@@ -410,3 +415,24 @@ def test_the_order_of_tool_results_does_not_matter(both: tuple[list[str], list[s
     one, other = both
     assert numbers(analysis, *one) == numbers(analysis, *other)
     assert names(analysis, *one) == names(analysis, *other)
+
+
+# --- Patterns that take linear time find what the plain ones do ----------------------------------
+
+_PLAIN = {
+    _EMAIL: r"[^@/:]+@[^@/:]+\.[^@/:]+",
+    _QUANTITY: (r"\d[\d.,]*[A-Za-z]{0,4}(?:-[A-Za-z-]+)?|[vV]?\d+(?:\.\d+)+[\w.-]*"),
+}
+
+
+@pytest.mark.parametrize("quick", _PLAIN, ids=["email", "quantity"])
+@given(token=st.text(alphabet="@.ab:1v-,\u00d7", max_size=9))
+def test_quick_patterns_match_what_the_plain_ones_do(quick: re.Pattern[str], token: str) -> None:
+    assert bool(quick.fullmatch(token)) == bool(re.fullmatch(_PLAIN[quick], token))
+
+
+def test_values_of_long_runs_are_not_kept() -> None:
+    _evidence_values.cache_clear()
+    long, short = "1" * 1000, "1234"
+    assert numbers("7 pods", f"{long} {short}") == 0
+    assert _evidence_values.cache_info().currsize == 1

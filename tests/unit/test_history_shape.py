@@ -599,6 +599,10 @@ def test_only_the_first_problems_are_told_and_none_at_length() -> None:
     assert len(told) < 1000
 
 
+def test_of_a_flood_of_problems_only_the_number_is_told() -> None:
+    assert refused(a_detail(*[{}] * 3000)).endswith("can't be read: 12000 fields are wrong")
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"null", b"[]", b'{"session_id": "x"', b"\xff", b'{"a":' + b"[" * 9999]
 )

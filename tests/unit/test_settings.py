@@ -49,6 +49,7 @@ def test_topics_by_event_type(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "text", "value"),
     [
         ("WORKER_SLOTS", "4", 4),
+        ("HISTORY_MAX_BYTES", "67108864", 64 * 1024 * 1024),
         ("KAFKA_ENABLE_IDEMPOTENCE", "false", False),
         ("LEASE_SECONDS", "0.5", 0.5),
         ("HTTP_PORT", "0", 0),
@@ -90,6 +91,7 @@ def test_every_wrong_variable_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -
         "TOPIC_DLQ": "a b",
         "DATABASE_POOL_SIZE": "3",
         "HISTORY_URL": "history",
+        "HISTORY_MAX_BYTES": "67108865",
         "DLQ_MAX_INVALID_SHARE": "0",
         "LEASE_SECONDS": "-1",
         "HTTP_PORT": "65536",

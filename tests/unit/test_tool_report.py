@@ -159,6 +159,17 @@ def test_the_similarity_of_parameters_is_a_share_of_flattened_paths() -> None:
     assert jaccard(frozenset("abc"), frozenset("bcd")) == 0.5
 
 
+def test_a_long_path_is_not_repeated_with_each_leaf() -> None:
+    def below(key: str) -> frozenset[str]:
+        return flattened({"k" * 5000 + key: {"a": [1, {"b": 2}], "c": {}}})
+
+    assert len(below("x")) == 3
+    assert max(map(len, below("x"))) < 100
+    assert below("x") == below("x")
+    assert below("x").isdisjoint(below("y"))
+    assert below("x").isdisjoint(flattened({"k" * 5000 + "x": {"a": {"b": 2}, "c": []}}))
+
+
 @pytest.mark.parametrize(
     ("one", "other", "similarity"),
     [

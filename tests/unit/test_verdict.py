@@ -12,6 +12,8 @@ from consumer.scoring.profile import Profile
 from consumer.scoring.session import Session
 from consumer.scoring.transcript import transcript
 from consumer.scoring.verdict import (
+    MAX_PROBLEM_CHARACTERS,
+    MAX_PROBLEMS,
     MAX_TEXT,
     Approach,
     Availability,
@@ -90,10 +92,10 @@ def test_long_texts_lose_their_end_and_no_verdict_is_lost() -> None:
 
 
 def test_a_breakdown_of_the_judge_s_own_is_short() -> None:
-    most = {f"{n:0255}": 1 for n in range(100)}
+    most = {f"{n:0255}": 1 for n in range(50)}
     assert accepted(FREE, score_breakdown=most).score_breakdown == most
     (many,) = problems(FREE, score_breakdown=most | {"one more": 1})
-    assert "at most 100" in many
+    assert "at most 50" in many
     (long,) = problems(FREE, score_breakdown={"a" * 256: 1})
     assert "at most 255" in long
 
@@ -404,6 +406,26 @@ def test_what_is_just_within_its_bounds_passes() -> None:
     )
     assert (len(verdict.missing_tools), len(verdict.approaches)) == (50, 3)
     assert len(verdict.criteria["logical_flow"].evidence) == 50
+
+
+def test_of_very_many_problems_the_first_are_told_and_none_at_length() -> None:
+    flood = {f"{n}" + "x" * 5000: criterion_answer() for n in range(200)}
+    told = problems(criteria=flood)
+    assert len(told) == MAX_PROBLEMS
+    assert {len(problem) for problem in told[2:]} == {MAX_PROBLEM_CHARACTERS}
+    assert len(refused(json.dumps(answer() | {f"k{n}": n for n in range(200)}))) == MAX_PROBLEMS
+    assert refused(json.dumps(answer() | {f"k{n}": n for n in range(10_001)})) == [
+        "10001 keys or values are not as the schema has them"
+    ]
+
+
+def test_a_breakdown_has_an_end() -> None:
+    most = {f"{n:0255}": n for n in range(50)}
+    assert accepted(FREE, score_breakdown=most).score_breakdown == most
+    (problem,) = problems(FREE, score_breakdown={**most, "one more": 1})
+    assert problem.startswith("score_breakdown: ")
+    (problem,) = problems(FREE, score_breakdown={"x" * 256: 1})
+    assert problem.startswith("score_breakdown.")
 
 
 # --- Finding the answer in the text ------------------------------------------------------------

@@ -10,11 +10,15 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from consumer.scoring.session import Message, Step, ToolCall
 
 Said = tuple[str, str]  # role, text
+
+# To find a thread among all that may hold it takes quadratic time for some that nobody tells but to
+# make us work. Where a conversation is told again and again, the very next thread holds it.
+MAX_COMPARED = 100
 
 _OBSERVATION = re.compile(r"Observation:\s*([^\s:]+)")
 
@@ -51,18 +55,21 @@ def conversation(threads: Sequence[Thread]) -> list[Message]:
 def _not_told_later(ordered: Sequence[Thread]) -> list[Thread]:
     """The threads with a message that no later one holds, in order.
 
-    A thread is compared with those kept so far that hold its last message: enough, for what a
-    dropped thread holds a kept one holds too, and quick for thousands of them.
+    A thread is compared with those kept so far that hold its rarest message: enough, for what a
+    dropped thread holds a kept one holds too. Of very many only the next ones are looked at.
     """
     kept: list[Thread] = []
-    holders: dict[Said, list[frozenset[Said]]] = {}
+    numbers: dict[Said, int] = {}
+    holders: list[list[frozenset[int]]] = []
     for thread in reversed(ordered):
-        own = frozenset(thread.messages)
-        if not own or any(own <= other for other in holders.get(thread.messages[-1], ())):
+        own = frozenset([numbers.setdefault(said, len(numbers)) for said in thread.messages])
+        holders += [[] for _ in range(len(numbers) - len(holders))]
+        rarest: list[frozenset[int]] = min((holders[n] for n in own), key=len, default=[own])
+        if any(own <= other for other in islice(reversed(rarest), MAX_COMPARED)):
             continue
         kept.append(thread)
-        for said in own:
-            holders.setdefault(said, []).append(own)
+        for n in own:
+            holders[n].append(own)
     return kept[::-1]
 
 
@@ -90,10 +97,13 @@ def woven(messages: Sequence[Message], calls: Sequence[ToolCall]) -> list[Step]:
             told[places[found]] = call
             position = places[found] + 1
     latest = list(accumulate((step.at_us for step in told), max))
-    # The last one first, so that the places of the others stay what they are.
-    for call in sorted(untold, key=lambda call: call.at_us)[::-1]:
-        told.insert(bisect_right(latest, call.at_us), call)
-    return told
+    steps: list[Step] = []
+    taken = 0
+    for call in sorted(untold, key=lambda call: call.at_us):
+        place = bisect_right(latest, call.at_us)
+        steps += (*told[taken:place], call)
+        taken = place
+    return steps + told[taken:]
 
 
 def _observations(messages: Sequence[Message]) -> dict[str, list[int]]:

@@ -29,6 +29,8 @@ from consumer.scoring.text import short_name
 
 DEFAULT_LABEL = "general"
 MAX_SHOWN_PROBLEMS = 5
+# More are counted only: to list them all, for none is listed alone, takes seconds.
+MAX_LISTED_PROBLEMS = 10_000
 # What tools say when they fail although their call went through (`success` is then true).
 _ERROR_TEXT = re.compile(
     r"\s*(error\b(?! (rate|budget|count))|failed to |exception\b|traceback )", re.IGNORECASE
@@ -159,16 +161,23 @@ ShapeT = TypeVar("ShapeT", Detail, FinalAnalysis, SessionPage)
 
 
 def parse(shape: type[ShapeT], body: bytes) -> ShapeT:
-    """The answer's fields. Raises HistoryInvalid with the path of each field that is wrong."""
+    """The answer's fields. Raises HistoryInvalid with the paths of the first that are wrong."""
     try:
         return shape.model_validate_json(body)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_context=False)
-        shown = "; ".join(
-            describe({**problem, "input": str(problem["input"])[:80]})
-            for problem in problems[:MAX_SHOWN_PROBLEMS]
-        )
-        raise HistoryInvalid(f"the History Service's answer can't be read: {shown}") from error
+        raise HistoryInvalid(
+            f"the History Service's answer can't be read: {_told(error)}"
+        ) from error
+
+
+def _told(error: ValidationError) -> str:
+    if error.error_count() > MAX_LISTED_PROBLEMS:
+        return f"{error.error_count()} fields are wrong"
+    problems = error.errors(include_url=False, include_context=False)
+    return "; ".join(
+        describe({**problem, "input": str(problem["input"])[:80]})
+        for problem in problems[:MAX_SHOWN_PROBLEMS]
+    )
 
 
 def session(detail: Detail, *, final_analysis: str | None, labels: Mapping[str, str]) -> Session:
@@ -213,9 +222,11 @@ def _label(detail: Detail, labels: Mapping[str, str]) -> str:
 
 def _flat(stages: Sequence[_Stage]) -> Iterator[_Stage]:
     """Stages in order; what ran in parallel comes right after the stage that holds it."""
-    for stage in stages:
+    waiting = [*reversed(stages)]
+    while waiting:
+        stage = waiting.pop()
         yield stage
-        yield from _flat(stage.parallel_executions or ())
+        waiting += reversed(stage.parallel_executions or ())
 
 
 def _thread(interaction: _LlmInteraction) -> Thread:

@@ -52,8 +52,9 @@ DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 Part = Literal["json_schema", "json_object", "none", "max_tokens", "temperature"]
 
 TEMPERATURE = 0.0
-# A verdict has some ten thousand bytes. What is longer by far is no verdict.
-MAX_ANSWER_BYTES = 10_000_000
+# A verdict has some ten thousand bytes, and the reasoning that some servers send with it some
+# hundred thousand. What is longer by far is no verdict.
+MAX_ANSWER_BYTES = 2_000_000
 # Where an error's text names its cause; further on it may repeat what we sent.
 READ_CHARACTERS = 500
 

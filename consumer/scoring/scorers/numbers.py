@@ -75,6 +75,8 @@ _PERCENT = frozenset({"%", "\uff05", "\u066a", "percent", "per cent", "pct"})
 # 3rd is an ordinal, 5pm a time.
 _NO_UNITS = frozenset({"st", "nd", "rd", "th", "am", "pm", "AM", "PM"})
 _MAX_DIGITS = 40
+# Of longer runs the values are not kept: their texts would fill the memory.
+_KEPT_CHARACTERS = 100
 _WINDOW = 60
 # Of units that scale; 15GB is meant either way. 500m are half a core, 1500ms are 1.5 s.
 _FACTORS: dict[str, tuple[float, ...]] = {"m": (1e-3,), "ms": (1e-3,)}
@@ -128,7 +130,8 @@ class _Wanted:
 def _compare(evidence: str, plain: _Wanted, percents: _Wanted, params: NumericGrounding) -> None:
     """Cover what the evidence's numbers are near to; many of them occur again and again."""
     for run in set(_pattern(evidence).findall(evidence)):
-        for value, is_fraction in _evidence_values(*run):
+        read = _evidence_values if len(run[0]) <= _KEPT_CHARACTERS else _values
+        for value, is_fraction in read(*run):
             plain.cover(value, abs(value) * params.relative_tolerance)
             if percents.values:
                 percents.cover(value, params.percentage_points)
@@ -140,8 +143,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     return _ASCII_RUN if text.isascii() else _RUN
 
 
-@lru_cache(maxsize=1 << 16)
-def _evidence_values(run: str, minus: str, tail: str) -> tuple[tuple[float, bool], ...]:
+def _values(run: str, minus: str, tail: str) -> tuple[tuple[float, bool], ...]:
     """Every value that a run of the evidence may mean, and whether it may be a share of 1."""
     if _SIMPLE.fullmatch(run) and not minus:  # most are; the rest of this takes ten times longer
         return ((float(run), "." in run and float(run) <= 1),)
@@ -165,6 +167,9 @@ def _evidence_values(run: str, minus: str, tail: str) -> tuple[tuple[float, bool
         values += [value / 100 for value in values]
     signs = (1, -1) if minus else (1,)
     return tuple({(sign * value, value in fractions) for value in values for sign in signs})
+
+
+_evidence_values = lru_cache(maxsize=1 << 16)(_values)
 
 
 def _claims(text: str, params: NumericGrounding) -> Iterator[tuple[Claim, Spot]]:

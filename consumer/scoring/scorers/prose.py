@@ -40,7 +40,7 @@ def _lines(text: str) -> Iterator[str]:
     open_blocks: list[bool] = []
     for line in map(str.strip, text.splitlines()):
         fence = _FENCE.match(line)
-        in_code = any(open_blocks)
+        in_code = open_blocks[-1:] == [True]  # in code no block is opened: only the last can be
         if fence is None:
             yield "" if in_code else line
             continue
