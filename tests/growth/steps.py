@@ -30,7 +30,7 @@ from consumer.pipeline import session_cost_usd, session_price
 from consumer.scoring import injection
 from consumer.scoring.aggregate import aggregate, look
 from consumer.scoring.criteria import criteria
-from consumer.scoring.elision import DoesNotFit, fit
+from consumer.scoring.elision import _LEAST_LINE_BYTES, DoesNotFit, Fitted, fit
 from consumer.scoring.inputs import inputs_of, session_in
 from consumer.scoring.judgement import Judgement, Sample
 from consumer.scoring.patterns import compiled
@@ -43,7 +43,7 @@ from consumer.scoring.scorers.keywords import _wanted
 from consumer.scoring.scorers.numbers import _evidence_values
 from consumer.scoring.scorers.prose import lines
 from consumer.scoring.tool_report import BYTES_PER_TOKEN
-from consumer.scoring.transcript import transcript
+from consumer.scoring.transcript import transcript, utf8_size
 from consumer.scoring.verdict import Verdict, VerdictInvalid, check
 from tests.bench.rules import every_scorer
 from tests.growth.measure import Made, Step
@@ -55,8 +55,6 @@ RULES = every_scorer()
 PATTERNS = builders.rules_profile(disqualifiers=["pattern:rm -rf", "pattern:drop +table"])
 TEMPLATE = "".join(f"{{{{{name}}}}}" for name in KNOWN)
 JUDGED = builders.profile()
-# Shares of the session that a prompt has room for: so small a one can't be made.
-ROOM = {"prompt, whole": 4.0, "prompt, shortened": 0.3, "no prompt": 0.01}
 
 
 # --- A session ---------------------------------------------------------------------------------
@@ -109,11 +107,22 @@ def _again(made: Made) -> Any:
     return made["inputs"] and session_in(made["inputs"].content)
 
 
-def _prompt(room: float, made: Made) -> Any:
-    if made["subject"] is None:
+def _whole(made: Made) -> Fitted | None:
+    about = made["subject"]
+    return about and fit(TEMPLATE, about, JUDGED, nonce="n", budget_tokens=10**9)
+
+
+def _shortened(share: float, made: Made) -> Fitted | None:
+    """The prompt, with room for this share of the transcript; for more where this is so little that
+    nothing would be tried.
+    """
+    if (whole := made["prompt, whole"]) is None:
         return None
-    tokens = 10_000 + int(room * len(made["input"]) / BYTES_PER_TOKEN)
+    shown = whole.transcript
+    room = max(int(share * shown.size), (_LEAST_LINE_BYTES + 2) * len(shown.steps))
+    size = utf8_size(whole.prompt) - shown.size + room
     try:
+        tokens = size // BYTES_PER_TOKEN
         return fit(TEMPLATE, made["subject"], JUDGED, nonce="n", budget_tokens=tokens)
     except DoesNotFit:
         return None
@@ -153,7 +162,9 @@ SESSION: Mapping[str, Step] = {
     "flags": _flags,
     "inputs": _inputs,
     "inputs, read": _again,
-    **{name: partial(_prompt, room) for name, room in ROOM.items()},
+    "prompt, whole": _whole,
+    "prompt, shortened": partial(_shortened, 0.5),
+    "prompt, hardly": partial(_shortened, 0.0),
     "score": _score,
     "rows": _rows,
 }
