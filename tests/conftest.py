@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.support.fixtures"]
+pytest_plugins = ["tests.support.fixtures", "tests.support.skips"]
 
 # How long an example takes says nothing about whether it is right, on a machine that is shared.
 settings.register_profile("quick", deadline=None)
