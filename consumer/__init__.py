@@ -1,7 +1,7 @@
 """The score consumer: score requests in, scores and their events out. Read it as data flows:
 
 events, cloudevents   what is asked and answered on Kafka
-intake                Kafka to score_requests
+intake, pauses        Kafka to score_requests; which partitions are read now
 worker                claims requests, runs the pipeline, stores its outcome
 pipeline              one request, from session to outcome
 judge/, limits/       asking a judge, and how much a provider can bear

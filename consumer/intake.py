@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -37,9 +36,9 @@ from consumer.edges.kafka_security import PLAINTEXT, KafkaSecurity, answers, not
 from consumer.edges.postgres.store import IncomingRequest, Store
 from consumer.errors import ConfigError, LoopDied
 from consumer.events import DLQ_TYPE, ID_NAMESPACE
-from consumer.limits.flood import RECORDS_PER_S, Flood
 from consumer.loops import Backoff, Heartbeat
 from consumer.outgoing import OutboxRow, stored_header
+from consumer.pauses import Pauses
 from consumer.tracing import OFF, Span, Tracer, ended, kafka
 
 log = structlog.get_logger()
@@ -124,13 +123,10 @@ class Intake:
         self._tell_joined = joined
         self._heartbeat = heartbeat
         self._fail = fail
-        self._floods: dict[TopicPartition, Flood] = {}
-        # Partitions that are slowed, each with the monotonic time until which.
-        self._slowed: dict[TopicPartition, float] = {}
+        self._pauses = Pauses(settings.high_water, settings.invalid_share)
         # Up to where each partition is acknowledged, as far as we did it.
         self._acknowledged: dict[TopicPartition, int] = {}
         self._stopping = asyncio.Event()
-        self._paused = False
         self._joined = False
         self._handling = False
         self._places = asyncio.Semaphore(AT_ONCE)
@@ -248,14 +244,8 @@ class Intake:
 
     def regulate(self, pending: int) -> None:
         """Leaves requests in Kafka while too many wait in the database."""
-        if not self._paused and pending > self._settings.high_water:
-            self._paused = True
-            log.warning("intake_paused", pending=pending, high_water=self._settings.high_water)
-        elif self._paused and pending <= self._settings.high_water // 2:
-            self._paused = False
+        if self._pauses.regulate(pending):
             self._moved()
-            log.info("intake_resumed", pending=pending)
-        metrics.INTAKE_PAUSED.set(self._paused)
         self._apply_pause()
 
     async def check_alive(self) -> None:
@@ -339,24 +329,14 @@ class Intake:
     def _on_assigned(self) -> None:
         self._joined = True
         self._acknowledged.clear()
-        self._floods.clear()
-        metrics.INTAKE_FLOODED.set(0)
+        self._pauses.forget()
         self._moved()
         self._apply_pause()
         self._tell_joined()
 
     def _apply_pause(self) -> None:
-        consumer = self._consumer
-        if consumer is None:
-            return
-        now = monotonic()
-        self._slowed = {place: until for place, until in self._slowed.items() if until > now}
-        assigned, paused = consumer.assignment(), consumer.paused()
-        wanted = assigned if self._paused else assigned & self._slowed.keys()
-        if wanted - paused:
-            consumer.pause(*(wanted - paused))
-        if paused - wanted:
-            consumer.resume(*(paused - wanted))
+        if self._consumer is not None:
+            self._pauses.apply(self._consumer)
 
     @property
     def _busy(self) -> bool:
@@ -384,7 +364,7 @@ class Intake:
             return
         started = perf_counter()
         requests, letters = await self._sort(records)
-        self._slow_floods(records, requests)
+        self._pauses.count(records, requests)
         await self._places.acquire()
         keeping = self._keep(records, requests, letters, before=self._last)
         self._last = asyncio.create_task(self._guarded(keeping, started))
@@ -439,31 +419,6 @@ class Intake:
             except Unacceptable as error:
                 letters.append(self._rejected(record, error))
         return requests, letters
-
-    def _slow_floods(self, records: Sequence[Record], requests: Sequence[IncomingRequest]) -> None:
-        """Lets those partitions wait that send mostly what can't be accepted."""
-        taken = Counter(TopicPartition(record.topic, record.partition) for record in records)
-        valid = Counter(TopicPartition(one.topic, one.partition) for one in requests)
-        for place, count in taken.items():
-            flood = self._floods.setdefault(place, Flood(self._settings.invalid_share))
-            before = flood.flooded
-            wait_s = flood.add(valid=valid[place], invalid=count - valid[place])
-            if wait_s:
-                self._slowed[place] = monotonic() + wait_s
-            if flood.flooded != before:
-                self._tell_flood(place, flood)
-        metrics.INTAKE_FLOODED.set(sum(flood.flooded for flood in self._floods.values()))
-
-    def _tell_flood(self, place: TopicPartition, flood: Flood) -> None:
-        tell = log.error if flood.flooded else log.info
-        tell(
-            "partition_flooded" if flood.flooded else "partition_recovered",
-            topic=place.topic,
-            partition=place.partition,
-            invalid_share=round(flood.share, 2),
-            allowed=self._settings.invalid_share,
-            records_per_s=RECORDS_PER_S if flood.flooded else None,
-        )
 
     def _rejected(self, record: Record, error: Unacceptable) -> OutboxRow:
         log.warning(

@@ -598,12 +598,11 @@ async def test_a_flood_slows_its_partition_alone_and_ends_by_itself(
 
 
 async def _slowed(running: Running) -> bool:
-    return bool(running.intake._slowed)
+    return running.intake._pauses.slowed
 
 
 async def _recovered(running: Running) -> bool:
-    floods = running.intake._floods.values()
-    return not running.intake._slowed and not any(flood.flooded for flood in floods)
+    return not running.intake._pauses.slowed
 
 
 async def test_a_tolerable_share_of_invalid_input_stops_nothing(
