@@ -185,8 +185,8 @@ def _told(error: ValidationError) -> str:
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """An answer may make millions of lists, and none of them is garbage: to look for some while they
-    are made takes five times as long as to make them. For the thread of the event loop alone.
+    """An answer may make millions of lists, and none of them is garbage: to look for some meanwhile
+    takes five times as long as to make them. For the thread of the event loop alone.
     """
     collects = gc.isenabled()
     gc.disable()
