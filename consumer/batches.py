@@ -18,7 +18,7 @@ from typing import Annotated, Literal, Protocol, Self
 from uuid import UUID
 
 import structlog
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, FailFast, Field, model_validator
 
 from consumer import metrics
 from consumer.errors import HistoryUnavailable, NotReachable, ScoringError
@@ -57,7 +57,8 @@ class Selection(BaseModel):
     end: Time | None = Field(default=None, description="Started at or before it; default: now.")
     alert_type: StorableText | None = Field(default=None, min_length=1, max_length=255)
     agent: StorableText | None = Field(default=None, min_length=1, max_length=255)
-    bands: tuple[Band, ...] = Field(
+    # Else each of a hundred thousand wrong ones is listed, which takes its time.
+    bands: Annotated[tuple[Band, ...], FailFast()] = Field(
         default=(), max_length=5, description="Bands of the current score; none: any, or no score."
     )
     not_current: bool = Field(

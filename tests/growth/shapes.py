@@ -22,11 +22,10 @@ from tests.unit import builders
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MAX_SESSION_BYTES = Settings.model_fields["history_max_bytes"].default
-# What a broker takes of one record, headers and key included, where it is set to take much.
-MAX_RECORD_BYTES = 8 * MAX_VALUE_BYTES
+# What a broker takes of one record, headers and key included, unless it is set to take more.
+MAX_RECORD_BYTES = MAX_VALUE_BYTES
 # Rows of an export that are made at a time, and what one score may hold of a judge's answer.
 MAX_CARD_BYTES = MAX_ANSWER_BYTES
-SMALLEST = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -436,3 +436,10 @@ def test_values_of_long_runs_are_not_kept() -> None:
     long, short = "1" * 1000, "1234"
     assert numbers("7 pods", f"{long} {short}") == 0
     assert _evidence_values.cache_info().currsize == 1
+
+
+@pytest.mark.parametrize("claims", ["95% of -5 pods", "512Mi, 1 234 and 0.5", "9 GB, 7 and 8 pods"])
+def test_numbers_of_a_huge_result_are_those_of_a_small_one(claims: str) -> None:
+    result = "0.95 -5 1,234 x 536870912\n8.05-9 GB pod-7 0.49"
+    assert numbers(claims, result + " " * 1_000_000) == numbers(claims, result)
+    assert numbers(claims, result + "\u00a0" * 1_000_000) == numbers(claims, result)
