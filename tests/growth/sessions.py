@@ -151,6 +151,22 @@ def nested_stages(size: int) -> bytes:
     return detail(*inner)
 
 
+def long_titles(size: int) -> bytes:
+    """Many steps of a parallel stage whose name and agent are long: each is told with them."""
+    thread = told(1, *(said(f"{n}") for n in range(size // 80)))
+    long = "n" * (size // 4)
+    whole = stage(stage_name=long, agent=long, parallel_type="a", llm_interactions=[thread])
+    return detail(stage(parallel_executions=[whole]))
+
+
+def long_server(size: int) -> bytes:
+    """Many tools of a server whose name is long."""
+    long = "k" * (size // 2)
+    tools = {long: [{"name": f"t{n}"} for n in range(size // 40)]}
+    listed = called(0, "", communication_type="tool_list", available_tools=tools, server_name=long)
+    return detail(stage(mcp_communications=[listed, called(1, server_name=long)]))
+
+
 def long_key(size: int) -> bytes:
     """Many leaves below one long key."""
     leaves = {f"{n}": n for n in range(size // 60)}
@@ -245,6 +261,8 @@ SESSIONS: dict[str, Shape] = {
     "lists of arguments": many(lambda n: [n], _arguments),
     "empty arguments": many(lambda n: {}, _arguments),
     "long key": long_key,
+    "long titles": long_titles,
+    "long server": long_server,
     "deep arguments": deep_arguments,
     "alert of keys": many(
         lambda n: {f"k{n}": n},

@@ -34,7 +34,7 @@ from consumer.together import beside, let_others
 
 BASE_PATH = "/api/v1/history"
 PAGE_SIZE = 100  # what the service gives at most
-# No model writes a longer analysis; it is beside what there is room for.
+# No model writes a longer analysis. There is room for it only once it is there, as it is little.
 MAX_FINAL_BYTES = 2 * 1024 * 1024
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COMPLETED = "completed"
@@ -67,6 +67,8 @@ class TarsyPythonHistory:
         if final_analysis is None:
             answer = await self._get(f"{path}/final-analysis", missing, most=MAX_FINAL_BYTES)
             final_analysis = parse(FinalAnalysis, answer).final_analysis
+            if not place.grow(both := place.size + len(answer)):
+                await place.resize(both)
         return await beside(place.size, self._session, detail, final_analysis)
 
     def _session(self, detail: Detail, final_analysis: str | None) -> Session:

@@ -272,7 +272,8 @@ def _available_tools(stages: Sequence[_Stage]) -> tuple[AvailableTool, ...]:
     seen: dict[tuple[str, str], AvailableTool] = {}
     for stage in stages:
         for communication in stage.mcp_communications:
-            for server, tools in (communication["details"].get("available_tools") or {}).items():
+            told = communication["details"].get("available_tools") or {}
+            for server, tools in ((short_name(name), tools) for name, tools in told.items()):
                 for tool in tools:
                     name, description = tool["name"], tool.get("description") or ""
                     seen.setdefault(
@@ -287,8 +288,9 @@ def _stage(stage: _Stage) -> Stage:
     threads = [_thread(interaction) for interaction in stage.llm_interactions]
     return Stage(
         id=stage.execution_id,
-        name=stage.stage_name,
-        agent=stage.agent,
+        # Told with each of its steps: of their own length they would be most of the prompt.
+        name=short_name(stage.stage_name),
+        agent=short_name(stage.agent),
         status=stage.status,
         parallel=stage.parallel_type not in {None, "single"},
         steps=tuple(woven(conversation(threads), [call for call in calls if call])),
@@ -303,7 +305,7 @@ def _tool_call(communication: _McpCommunication) -> ToolCall | None:
     failure = _failure(details, result)
     return ToolCall(
         id=communication["id"],
-        server=details["server_name"],
+        server=short_name(details["server_name"]),
         tool=details.get("tool_name") or "",
         arguments=details.get("tool_arguments") or {},
         result=result,
