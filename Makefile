@@ -55,7 +55,7 @@ thorough: $(VENV)/dev.stamp ## The property tests with a thousand examples each.
 
 clients: $(VENV)/dev.stamp ## What Kafka clients of others send and read: Java, librdkafka, Go (needs a JDK, Maven, Go).
 	$(BIN)/python -m pytest tests/clients -m "" --numprocesses=$(WORKERS) --dist=worksteal
-growth: $(VENV)/dev.stamp ## That no input takes more than n log n, up to the largest that is let in (20 minutes).
+growth: $(VENV)/dev.stamp ## That no input takes more than n log n, up to the largest that is let in (40 minutes).
 	$(BIN)/python -m pytest tests/growth --growth-full -o timeout=1800 \
 		--numprocesses=$(WORKERS) --dist=worksteal
 

@@ -65,7 +65,9 @@ class Pauses:
             before = flood.flooded
             wait_s = flood.add(valid=good[place], invalid=count - good[place])
             if wait_s:
-                self._slowed[place] = monotonic() + wait_s
+                # Together they are as many a second as one alone: others are not kept waiting.
+                flooded = sum(flood.flooded for flood in self._floods.values())
+                self._slowed[place] = monotonic() + wait_s * flooded
             if flood.flooded != before:
                 self._tell(place, flood)
         metrics.INTAKE_FLOODED.set(sum(flood.flooded for flood in self._floods.values()))

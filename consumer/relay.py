@@ -30,6 +30,9 @@ FLUSH_S = 10.0
 # So many of a page get a second chance where they are too large: we hold the outbox meanwhile.
 ALONE = 20
 REFUSED_AGAIN_S = 60.0
+# A topic that takes nothing is left alone for so long, and is then tried for a moment.
+HELD_S = 10.0
+TRY_HELD_S = 2.0
 TRACE_HEADERS = ("traceparent", "tracestate")
 
 
@@ -38,7 +41,8 @@ class Relay:
     """Sends what the outbox holds. Only one relay of all replicas sends at a time.
 
     `refused`: events (by `seq`) that Kafka does not take, and when they are tried again. They stay
-    in the outbox, and hold up none of the others.
+    in the outbox, and hold up none of the others. `held`: the same for topics that take nothing at
+    all, as they are missing or closed to us.
     """
 
     store: Store
@@ -48,6 +52,7 @@ class Relay:
     tracer: Tracer = OFF
     send_timeout_s: float = 20.0
     refused: dict[int, float] = field(default_factory=dict)
+    held: dict[str, float] = field(default_factory=dict)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop`, then sends what is left. Raises nothing that waiting would cure."""
@@ -90,6 +95,7 @@ class Relay:
             idle_limit_s=2 * self.send_timeout_s,
             max_bytes=PAGE_BYTES,
             without=self._refused_for_now(),
+            without_topics=[topic for topic, again in self.held.items() if again > monotonic()],
         ) as page:
             if page is None:
                 return 0
@@ -115,6 +121,7 @@ class Relay:
         Raises NotReachable where Kafka took none, for another reason than their size.
         """
         errors = await self._send_traced([entry.row for entry in entries])
+        self._hold(entries, errors)
         large = [n for n, error in enumerate(errors) if isinstance(error, TooLarge)]
         for n in large[:ALONE]:
             errors[n] = await self._send_alone(entries[n])
@@ -127,14 +134,29 @@ class Relay:
             raise NotReachable(f"Kafka takes no event: {_said(failures[0])}", server="kafka")
         return [entry for entry, error in zip(entries, errors, strict=True) if error is None]
 
+    def _hold(self, entries: Sequence[OutboxEntry], errors: Sequence[BaseException | None]) -> None:
+        """A topic that took none of its events must not hold up the others'."""
+        pairs = list(zip(entries, errors, strict=True))
+        took = {entry.row.topic for entry, error in pairs if error is None}
+        failed = {e.row.topic for e, error in pairs if error and not isinstance(error, TooLarge)}
+        for topic in took & self.held.keys():
+            del self.held[topic]
+            log.info("topic_takes_events_again", topic=topic)
+        for topic in failed - took:
+            self.held[topic] = monotonic() + HELD_S
+            log.warning("topic_takes_no_event", topic=topic, again_in_s=HELD_S)
+
+    def _limit_s(self, rows: Sequence[OutboxRow]) -> float:
+        return TRY_HELD_S if any(row.topic in self.held for row in rows) else self.send_timeout_s
+
     async def _send_traced(self, rows: Sequence[OutboxRow]) -> list[BaseException | None]:
         """Sends these; where there are traces each is a span, and the event tells it on."""
         if not self.tracer.on:
-            return await self.producer.send(rows, timeout_s=self.send_timeout_s)
+            return await self.producer.send(rows, timeout_s=self._limit_s(rows))
         spans = [self._span(row) for row in rows]
         with ended(spans):
             told = [_told_on(row, span) for row, span in zip(rows, spans, strict=True)]
-            errors = await self.producer.send(told, timeout_s=self.send_timeout_s)
+            errors = await self.producer.send(told, timeout_s=self._limit_s(rows))
             for span, error in zip(spans, errors, strict=True):
                 span.end(error)
         return errors

@@ -300,12 +300,13 @@ SELECT pg_try_advisory_xact_lock(715517001)
 FROM set_config('idle_in_transaction_session_timeout', $1, true);
 
 -- name: outbox_page
--- The next events to send, oldest first: up to $1, without those of $3, and no more once they have $2
--- bytes. Sizes are told without reading what is stored apart from its row.
+-- The next events to send, oldest first: up to $1, without those of $3 and of topics $4, and no more
+-- once they have $2 bytes. Sizes are told without reading what is stored apart from its row.
 SELECT seq, event_id, topic, key, type, payload, headers, created_at
 FROM (SELECT *, sum(coalesce(octet_length(payload), 0) + pg_column_size(headers)) OVER (ORDER BY seq
           ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
-      FROM outbox WHERE seq <> ALL ($3::bigint[]) ORDER BY seq LIMIT $1) page
+      FROM outbox WHERE seq <> ALL ($3::bigint[]) AND topic <> ALL ($4::text[])
+      ORDER BY seq LIMIT $1) page
 WHERE coalesce(bytes_before, 0) < $2 ORDER BY seq;
 
 -- name: outbox_delete

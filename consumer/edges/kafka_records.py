@@ -33,9 +33,14 @@ _MAGIC, _CODEC, _HEAD = 16, 22, 61
 _CODEC_BITS = 0x07
 # A checksum may be wrong because of the way here, or of another replica's disk: it is fetched anew.
 CHECKSUM_TRIES = 3
+# Each header takes two bytes on the way, and two hundred in memory; a record of no more bytes than
+# twice as many as are allowed need not be looked into.
+MAX_HEADERS = 500
+# What was read of a batch is read again each time its partition is paused.
+MAX_RECORDS = 50_000
 
-# How often the batch at this offset had a wrong checksum.
-_misread: Counter[int] = Counter()
+# How often the batch with this head had a wrong checksum.
+_misread: Counter[bytes] = Counter()
 
 
 def read_any_batch() -> None:
@@ -86,11 +91,11 @@ class _Batch:
         """Also where it is wrong for good: then the batch is not read."""
         if self._batch.validate_crc():
             return True
-        first = self._first
-        _misread[first] += 1
-        if _misread[first] < CHECKSUM_TRIES:
+        head = self._data[:_HEAD]
+        _misread[head] += 1
+        if _misread[head] < CHECKSUM_TRIES:
             return False
-        del _misread[first]
+        del _misread[head]
         self._problem = CorruptRecordException("its checksum is wrong")
         return True
 
@@ -115,14 +120,17 @@ class _Batch:
             yield from self._batch
             return
         plain = _uncompressed(self._data)
+        bearable = _bearable(plain)
         read = 0
         try:
-            for record in DefaultRecordBatch(plain):
+            for record in islice(DefaultRecordBatch(plain), bearable):
                 yield record
                 read += 1
         except (UnicodeDecodeError, CorruptRecordException):
             # In C it is the one, in Python the other. What is really corrupt raises again.
-            yield from islice(_Lenient(plain), read, None)
+            yield from islice(_Lenient(plain), read, bearable)
+        if bearable is not None:
+            raise CorruptRecordException(f"a record has more than {MAX_HEADERS} headers")
 
     def _unreadable(self, error: Exception) -> Any:
         last: int = self._batch.next_offset - 1
@@ -147,6 +155,36 @@ def _uncompressed(data: bytes) -> bytes:
     head = bytearray(data[:_HEAD])
     head[_CODEC] &= ~_CODEC_BITS
     return bytes(head) + uncompress(codec, data[_HEAD:])
+
+
+def _bearable(plain: bytes) -> int | None:
+    """How many records come before the first that has too many headers; None where none has.
+
+    Raises what reading damaged ones raises, and CorruptRecordException for too many records.
+    """
+    count = int.from_bytes(plain[_HEAD - 4 : _HEAD])
+    if count > MAX_RECORDS:
+        raise CorruptRecordException(f"it has {count} records; {MAX_RECORDS} are read")
+    if len(plain) < _HEAD + 2 * MAX_HEADERS:
+        return None
+    at = _HEAD
+    for n in range(count):
+        size, start = decode_varint_py(plain, at)
+        if size > 2 * MAX_HEADERS and _headers(plain, start) > MAX_HEADERS:
+            return n
+        at = start + size
+    return None
+
+
+def _headers(plain: bytes, at: int) -> int:
+    """How many headers the record has whose attributes stand here."""
+    for _ in range(3):  # attributes, time, offset
+        _, at = decode_varint_py(plain, at)
+    for _ in range(2):  # key, value
+        size, at = decode_varint_py(plain, at)
+        at += max(0, size)
+    count: int = decode_varint_py(plain, at)[0]
+    return count
 
 
 class _Lenient(_DefaultRecordBatchPy):  # type: ignore[misc]  # aiokafka's base is untyped

@@ -175,7 +175,8 @@ async def _accepted(
         completion = await _answer(asking, member, conversation)
         usage.add(completion, _cost(asking.prices, member.provider, completion))
         try:
-            return await beside(asking.size, _checked, asking, completion, fitted)
+            size = max(asking.size, len(completion.text))
+            return await beside(size, _checked, asking, completion, fitted)
         except VerdictInvalid as error:
             problems = conversation.correct(completion, error.problems)
             _reject(member.provider, completion, problems)

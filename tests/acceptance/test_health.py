@@ -5,6 +5,7 @@ import os
 import signal
 
 import httpx
+import pytest
 
 from consumer.demo.servers import EmbeddedPostgres
 from consumer.edges.postgres import migrations
@@ -37,9 +38,10 @@ async def test_postgres_gone_and_back(stage: Stage) -> None:
             await waits_for(consumer, set())
 
 
-async def test_kafka_silent_and_back_and_silent_for_good(
+async def test_kafka_silent_and_back_and_silent_for_long(
     kafka_process: KafkaProcess, stage: Stage
 ) -> None:
+    """The process stays: to end would help nobody, and take the others down with it."""
     async with stage.consumer(kafka_stale_after_seconds=6) as consumer:
         assert kafka_process.pid
         os.kill(kafka_process.pid, signal.SIGSTOP)
@@ -51,11 +53,11 @@ async def test_kafka_silent_and_back_and_silent_for_good(
         await waits_for(consumer, set())
         os.kill(kafka_process.pid, signal.SIGSTOP)
         try:
-            # Also the relay can't say good-bye to Kafka: that takes its time, and no longer.
-            assert await consumer.ended(60) == 1
+            with pytest.raises(TimeoutError):
+                await consumer.ended(15)
         finally:
             os.kill(kafka_process.pid, signal.SIGCONT)
-        assert "no partition was polled for" in consumer.log.read_text().splitlines()[-1]
+        await waits_for(consumer, set())
 
 
 async def test_a_loop_that_meets_a_bug_takes_the_process_down(stage: Stage) -> None:

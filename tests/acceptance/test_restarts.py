@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from consumer.demo.servers import EmbeddedPostgres, ServerError
+from consumer.demo.servers import EmbeddedPostgres
 from consumer.demo.world import ConsumerProcess
 from consumer.edges.postgres import migrations
 from consumer.error_codes import ErrorCode
@@ -164,20 +164,6 @@ async def test_the_consumer_may_start_before_its_servers(stage: Stage) -> None:
     finally:
         await asyncio.to_thread(process.stop)
         await asyncio.to_thread(postgres.stop)
-
-
-async def test_too_much_invalid_input_stops_intake_with_its_reason(stage: Stage) -> None:
-    process = stage.process(intake_batch_records=500)
-    await stage.send(*[b"not json"] * 300)
-    try:
-        await asyncio.to_thread(process.start)
-    except ServerError as error:
-        end = str(error)
-    else:  # it was ready for a moment, before it had read them
-        end = f"exited with code {await ended(process)}"
-    assert "exited with code 1" in end
-    assert "100% of the last 300 records can't be accepted" in last_line(process)
-    assert stage.events[stage.topics.dlq] == []
 
 
 async def logged(process: ConsumerProcess, text: str) -> None:

@@ -96,7 +96,7 @@ HOT = {
     "claim_alone": ("2, 'worker', 60, ARRAY['p1', 'p2']", {"score_requests_lost"}),
     "free_expired_leases": ("", {"score_requests_leases"}),
     "waiters": (REQUEST, {"score_requests_waiters"}),
-    "outbox_page": ("500, 1000000, ARRAY[]::bigint[]", {"outbox_pkey"}),
+    "outbox_page": ("500, 1000000, ARRAY[]::bigint[], ARRAY[]::text[]", {"outbox_pkey"}),
     "put_back": (
         f"{REQUEST}, {LEASE}, 5, NULL, NULL, NULL, 1, true",
         {"score_requests_pkey"},

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from consumer.cloudevents import UnreadableBatch
 from consumer.edges import kafka_codecs
 from consumer.edges.kafka_codecs import Undecodable, uncompress
-from consumer.edges.kafka_records import CHECKSUM_TRIES, _Records
+from consumer.edges.kafka_records import CHECKSUM_TRIES, MAX_HEADERS, MAX_RECORDS, _Records
 
 PLACE = TopicPartition("score.requested", 3)
 FIRST = 120
@@ -144,10 +144,48 @@ BOMBS: dict[str, tuple[int, Compress]] = {
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_bomb_is_not_inflated(bomb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     codec, compress = BOMBS[bomb]
-    monkeypatch.setattr(kafka_codecs, "MAX_BYTES", 1_000_000)
-    assert uncompress(codec, compress(bytes(1_000_000))) == bytes(1_000_000)
+    allowed = kafka_codecs.ANY_RATIO_BYTES
+    assert uncompress(codec, compress(bytes(allowed))) == bytes(allowed)
     with pytest.raises(Undecodable):
-        uncompress(codec, compress(bytes(1_000_001)))
+        uncompress(codec, compress(bytes(32 * 1024 * 1024 + 1)))
+    noise = random.Random(1).randbytes(allowed)  # that much is as large as what it came from
+    monkeypatch.setattr(kafka_codecs, "MAX_BYTES", 2 * allowed)
+    assert uncompress(codec, compress(noise * 2)) == noise * 2
+    with pytest.raises(Undecodable):
+        uncompress(codec, compress(noise * 3))
+
+
+def test_several_members_of_gzip_are_read_and_zeros_behind_them() -> None:
+    both = gzip.compress(b"one ") + gzip.compress(b"other")
+    assert uncompress(1, both) == uncompress(1, both + bytes(9)) == b"one other"
+    with pytest.raises(Undecodable, match="members"):
+        uncompress(1, gzip.compress(b"") * (kafka_codecs.MAX_MEMBERS + 1))
+    with pytest.raises(Undecodable):
+        uncompress(1, both + b"more")
+
+
+@pytest.mark.parametrize("count", [MAX_HEADERS, MAX_HEADERS + 1, 100_000])
+def test_a_record_with_too_many_headers_is_not_made(count: int) -> None:
+    """Each takes two bytes here, and two hundred in memory. What came before it is read."""
+    builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1_000_000)
+    for n, headers in enumerate([[("", None)] * MAX_HEADERS, [("", None)] * count, []]):
+        builder.append(n, 1_700_000_000_000, None, b"v%d" % n, headers)
+    data = _sealed(FIRST.to_bytes(8, "big") + bytes(builder.build())[8:])
+    found = read(data)
+    if count <= MAX_HEADERS:
+        assert [record.value for record in found] == [b"v0", b"v1", b"v2"]
+        return
+    first, rest = found
+    assert first.value == b"v0"
+    assert "headers" in unreadable(rest).why
+    assert bytes(unreadable(rest)) == data
+
+
+def test_a_batch_of_too_many_records_is_not_read() -> None:
+    data = bytearray(batch([b"a"]))
+    data[57:61] = (MAX_RECORDS + 1).to_bytes(4, "big")
+    (record,) = read(_sealed(bytes(data)))
+    assert "records" in unreadable(record).why
 
 
 def test_many_empty_blocks_are_refused() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,9 @@ from consumer.outgoing import Asked, OutboxRow
 from consumer.ports import ClaimedRequest
 from consumer.scoring.score import JudgeUsage, Score, SessionFacts
 from consumer.scoring.verdict import Approach, MissingTool
+
+# A statement ends by a gigabyte, and is in memory several times.
+STATEMENT_BYTES = 8 * 1024 * 1024
 
 
 def trace(row: Record) -> dict[str, str]:
@@ -52,6 +55,20 @@ def waiting(row: Record) -> Asked:
 def outbox_row(row: Record) -> OutboxRow:
     """An event on its way."""
     return OutboxRow(**{name: row[name] for name in OutboxRow.__slots__})
+
+
+def portions(events: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
+    """The events in their order, as many at a time as a statement takes without trouble."""
+    some: list[OutboxRow] = []
+    size = 0
+    for event in events:
+        if some and size + event.size > STATEMENT_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(event)
+        size += event.size
+    if some:
+        yield some
 
 
 def outbox_columns(events: Sequence[OutboxRow]) -> tuple[list[Any], ...]:

@@ -165,8 +165,8 @@ class Store:
         self, connection: asyncpg.Connection[Any], events: Sequence[OutboxRow]
     ) -> None:
         """Has these events sent, in this order, if the connection's transaction commits."""
-        if events:
-            await connection.execute(self._sql["insert_outbox"], *rows.outbox_columns(events))
+        for some in rows.portions(events):
+            await connection.execute(self._sql["insert_outbox"], *rows.outbox_columns(some))
 
     async def known(self, request_ids: Iterable[UUID]) -> set[UUID]:
         """Which of these requests were accepted already."""
@@ -387,11 +387,12 @@ class Store:
         idle_limit_s: float,
         max_bytes: int = 2**62,
         without: Collection[int] = (),
+        without_topics: Collection[str] = (),
     ) -> AsyncIterator[tuple[list[OutboxEntry], asyncpg.Connection[Any]] | None]:
         """The next events under the one relay's lock; None where another process holds it.
 
         A page ends with the event that brings its payloads to `max_bytes`, and passes over the
-        events (by `seq`) of `without`.
+        events (by `seq`) of `without`, and those of `without_topics`.
 
         It idles while Kafka takes the events: that may last up to `idle_limit_s`.
         """
@@ -401,7 +402,7 @@ class Store:
                 yield None
                 return
             found = await connection.fetch(
-                self._sql["outbox_page"], limit, max_bytes, list(without)
+                self._sql["outbox_page"], limit, max_bytes, list(without), list(without_topics)
             )
             yield (
                 [

@@ -1,0 +1,2 @@
+-- Takes 0009 back.
+ALTER TABLE outbox ALTER COLUMN headers SET STORAGE EXTENDED;
