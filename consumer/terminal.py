@@ -104,7 +104,16 @@ def desk_report(score: DeskScore) -> RenderableType:
         parts.append(Text(f"disqualified: {total.disqualifier}", style="red"))
     if total.risk:
         parts.append(Text(f"quality risk: {', '.join(total.risk)}", style="red"))
-    return Group(*parts, "")
+    return _group([*parts, ""])
+
+
+def _group(parts: Iterable[RenderableType]) -> Group:
+    """One below the other. Line by line: rich takes quadratic time for a text of many lines."""
+    return Group(*(line for part in parts for line in _lines(part)))
+
+
+def _lines(part: RenderableType) -> Iterable[RenderableType]:
+    return part.split("\n", allow_blank=True) if isinstance(part, Text) else [part]
 
 
 def _judgement(judgement: Judgement) -> Iterable[RenderableType]:
@@ -325,7 +334,7 @@ def score_card(row: Mapping[str, Any]) -> Panel:
     if row["score_reasoning"]:
         parts += ["", Text(row["score_reasoning"])]
     parts += list(_missing_tools(row)) + list(_approaches(row))
-    return Panel(Group(*parts), title=escape(row["session_id"]), title_align="left")
+    return Panel(_group(parts), title=escape(row["session_id"]), title_align="left")
 
 
 def _judge(row: Mapping[str, Any]) -> str:

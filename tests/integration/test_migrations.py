@@ -34,6 +34,11 @@ SELECT t.tgname FROM pg_trigger t WHERE NOT t.tgisinternal
 UNION ALL
 SELECT concat(c.conname, ' ', pg_get_constraintdef(c.oid)) FROM pg_constraint c
 WHERE c.connamespace = 'public'::regnamespace AND c.conname NOT LIKE 'schema_migrations%'
+UNION ALL
+SELECT concat(c.relname, '.', a.attname, ' ', a.attstorage) FROM pg_attribute a
+JOIN pg_class c ON c.oid = a.attrelid
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND a.attnum > 0
+    AND NOT a.attisdropped AND c.relname NOT LIKE 'schema_migrations%'
 ORDER BY 1
 """
 

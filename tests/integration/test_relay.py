@@ -25,6 +25,7 @@ from prometheus_client import REGISTRY
 from consumer import relay as relay_module
 from consumer.demo.servers import HOST, free_port
 from consumer.edges.kafka import Producer
+from consumer.edges.postgres import rows
 from consumer.edges.postgres.store import Store
 from consumer.errors import NotReachable
 from consumer.events import DLQ_TYPE
@@ -254,6 +255,50 @@ def refused() -> float | None:
     return REGISTRY.get_sample_value("scoring_events_refused")
 
 
+async def test_a_topic_that_takes_nothing_holds_up_no_other(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics
+) -> None:
+    """However many of its events come first."""
+    nowhere = "no such topic!"
+    letters = [dead(n, topic=nowhere) for n in range(PAGE)]
+    await store.accept([], [*letters, *some_events(topics, 3)])
+    async with relaying(store, kafka.bootstrap, send_timeout_s=2) as relay:
+        with pytest.raises(NotReachable):
+            await relay.send_page()
+        assert await relay.send_page() == 3
+        assert await left(database) == PAGE
+        assert await relay.send_page() == 0
+        relay.held[nowhere] = 0.0  # its time is over
+        with pytest.raises(NotReachable):
+            await relay.send_page()
+        assert relay.held[nowhere] > monotonic()
+
+
+async def test_a_topic_that_takes_events_again_is_no_longer_held(
+    store: Store, database: str, kafka: KafkaServer, topics: Topics
+) -> None:
+    await store.accept([], some_events(topics, 3))
+    async with relaying(store, kafka.bootstrap) as relay:
+        relay.held[topics.completed] = monotonic() + 60
+        assert await relay.send_page() == 0
+        relay.held[topics.completed] = 0.0
+        assert await relay.send_page() == 3
+    assert relay.held == {}
+
+
+async def test_many_large_dead_letters_are_stored_in_portions(
+    store: Store, database: str, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement has an end, and all of them are in memory several times."""
+    monkeypatch.setattr(rows, "STATEMENT_BYTES", 2500)
+    letters = [dead(n, topic=topics.dlq, payload=b"x" * 1000) for n in range(7)]
+    assert [len(some) for some in rows.portions(letters)] == [2, 2, 2, 1]
+    async with store._transaction() as connection:
+        await store.insert_outbox(connection, letters)
+    stored = await value(database, "SELECT array_agg(event_id ORDER BY seq) FROM outbox")
+    assert stored == [letter.event_id for letter in letters]
+
+
 async def test_what_kafka_refused_is_tried_again_after_a_while(
     store: Store, database: str, kafka: KafkaServer, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,21 +385,25 @@ def dead(number: int, **changes: Any) -> OutboxRow:
 
 
 async def limit_messages(kafka: KafkaServer, topic: str, limit: int) -> None:
-    """The topic takes no larger ones from now on. Its broker hears of it a moment later."""
-    name = "max.message.bytes"
+    """The topic takes no larger ones from now on."""
+    await configure(kafka, topic, "max.message.bytes", str(limit))
+
+
+async def configure(kafka: KafkaServer, topic: str, name: str, wanted: str) -> None:
+    """The topic's broker hears of it a moment later, and is waited for."""
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
     await admin.start()
     try:
-        change = ConfigResource(ConfigResourceType.TOPIC, topic, {name: str(limit)})
+        change = ConfigResource(ConfigResourceType.TOPIC, topic, {name: wanted})
         await admin.alter_configs([change])
         asked = ConfigResource(ConfigResourceType.TOPIC, topic, {name: None})
 
         async def is_known() -> bool:
             (answer,) = await admin.describe_configs([asked])
             ((*_, found),) = answer.resources
-            return any(entry[:2] == (name, str(limit)) for entry in found)
+            return any(entry[:2] == (name, wanted) for entry in found)
 
-        await until(is_known, what=f"{topic} takes {limit} bytes")
+        await until(is_known, what=f"{topic} has {name}={wanted}")
     finally:
         await admin.close()
 
