@@ -100,7 +100,11 @@ def _growing(decompress_into: Callable[[bytes, bytearray], int]) -> Codec:
             except cramjam.DecompressionError:  # too small, or damaged: it has one word for both
                 size *= _GROWTH
         room = bytearray(most)
-        return bytes(room[: decompress_into(data, room)])
+        try:
+            return bytes(room[: decompress_into(data, room)])
+        except cramjam.DecompressionError as error:
+            told = f"it is damaged, or has more than {most} bytes when uncompressed"
+            raise Undecodable(f"{told}: {error}") from error
 
     return decompress
 
