@@ -594,7 +594,7 @@ def test_figures_may_be_large_or_null() -> None:
 
 
 def test_only_the_first_problems_are_told_and_none_at_length() -> None:
-    servers = {f"{n}{'x' * 1000}": [{"name": 1}] for n in range(9)}
+    servers: Any = {f"{n}{'x' * 1000}": [{"name": 1}] for n in range(9)}
     told = refused(a_detail(a_stage(mcp_communications=[tool_list(1, **servers)])))
     assert told.count("Input should be a valid string") == 5
     assert len(told) < 2000
@@ -613,7 +613,7 @@ def test_nothing_of_the_answer_is_repeated() -> None:
 
 
 def test_a_flood_of_servers_is_refused() -> None:
-    servers = {str(n): [{"name": "x"}] for n in range(MAX_SERVERS + 1)}
+    servers: Any = {str(n): [{"name": "x"}] for n in range(MAX_SERVERS + 1)}
     told = refused(a_detail(a_stage(mcp_communications=[tool_list(1, **servers)])))
     assert "available_tools: Value error, must have at most 1000 servers" in told
 
