@@ -619,7 +619,7 @@ def test_a_flood_of_servers_is_refused() -> None:
 
 
 def long_name(size: int) -> dict[str, Any]:
-    servers = {"k" * size: [{}] * (size // 20)}
+    servers: Any = {"k" * size: [{}] * (size // 20)}
     return a_detail(a_stage(mcp_communications=[tool_list(1, **servers)]))
 
 
