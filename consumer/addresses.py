@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 _SCHEMES = ("http://", "https://")
 _NAME = re.compile(rb"[A-Za-z0-9._-]+")
@@ -28,11 +28,21 @@ def http_address(url: str, *, credentials: bool) -> str:
         usable = False
     if not usable:
         raise ValueError("must name a host, and a port from 1 to 65535 if any")
+    _check_user(parts, credentials=credentials)
+    return url
+
+
+def _check_user(parts: SplitResult, *, credentials: bool) -> None:
     if "@" in parts.path:
         raise ValueError("must have / and @ in the user and the password percent-encoded")
     if "@" in parts.netloc and not credentials:
         raise ValueError("must have no user and no password")
-    return url
+    if not _in_latin_1(parts.netloc.rpartition("@")[0]):
+        raise ValueError("must have a user and a password in Latin-1, which headers hold")
+
+
+def _in_latin_1(text: str) -> bool:
+    return max(unquote(text), default="") <= "\xff"
 
 
 def _has_host(parts: SplitResult) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -19,6 +20,8 @@ from consumer.scoring.prompt import template_problems
 from consumer.substitution import SubstitutionError, substitute_in, variables
 
 PROMPT_SUFFIX = "_prompt"
+# Whoever writes a key here, where none belongs, does not find it in the logs.
+_SECRETIVE = "llm_providers.yaml"
 
 
 class _Strict(BaseModel):
@@ -37,7 +40,7 @@ class ProviderConfig(_Strict):
 
     type: Literal["openai", "gemini", "anthropic"]
     base_url: str
-    api_key_env: str | None = None
+    api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
     model: str = Field(min_length=1)
     context_window: int = Field(default=128_000, ge=1024)
     max_output_tokens: int = Field(default=8192, ge=256)
@@ -184,11 +187,13 @@ def load_labels(folder: Path) -> Mapping[str, str]:
 def _read(path: Path, problems: list[str]) -> dict[str, Any]:
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        json.dumps(raw, default=str, skipkeys=True)  # a value may hold itself, by its alias
     except OSError as error:
         problems.append(f"{path}: {error.strerror or error}")
         return {}
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: not UTF-8, or a 13th month
-        problems.append(f"{path.name}: not valid YAML: {' '.join(str(error).split())}")
+    # ValueError: not UTF-8, or a 13th month. RecursionError: nested too deeply.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        problems.append(f"{path.name}: not valid YAML: {_why(path.name, error)}")
         return {}
     if not isinstance(raw, dict):
         problems.append(f"{path.name}: must be a mapping of keys to values")
@@ -199,20 +204,31 @@ def _read(path: Path, problems: list[str]) -> dict[str, Any]:
     return raw
 
 
+def _why(name: str, error: Exception) -> str:
+    """What is wrong, or only where, for the reason may show the line."""
+    if name != _SECRETIVE:
+        return " ".join(str(error).split())
+    mark = getattr(error, "problem_mark", None)
+    return f"see line {mark.line + 1}" if mark else "it can't be read"
+
+
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def _parse(
     model: type[ModelT], name: str, raw: Any, environment: Mapping[str, str], problems: list[str]
 ) -> ModelT | None:
+    shows = not name.startswith(_SECRETIVE)
     try:
         files = from_files(variables(raw), environment, problems)
         return model.model_validate(substitute_in(raw, {**environment, **files}))
     except SubstitutionError as error:
         problems += [f"{name}: environment variable {v} is not set" for v in error.missing]
-        problems += [f"{name}: {text}" for text in error.malformed]
+        hidden = "a ${NAME} or ${NAME:-default} is not closed or no name"
+        problems += [f"{name}: {text if shows else hidden}" for text in error.malformed]
     except ValidationError as error:
-        problems += [f"{name}: {describe(problem)}" for problem in error.errors()]
+        told = error.errors(include_input=shows)
+        problems += [f"{name}: {describe(problem)}" for problem in told]
     return None
 
 

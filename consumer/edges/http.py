@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import httpx
+from aiohttp.connector import Connection
 from httpx_aiohttp import AiohttpTransport
 
 # Longer than any deadline; a server's absurd wish must not become an absurd number.
@@ -70,7 +71,20 @@ class _Direct(httpx.AsyncClient):
 def _session() -> aiohttp.ClientSession:
     """Without a limit of connections: who calls has one."""
     connector = aiohttp.TCPConnector(limit=0, ssl=_tls(), keepalive_timeout=KEEP_ALIVE_S)
-    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+    return aiohttp.ClientSession(
+        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), response_class=_Response
+    )
+
+
+class _Response(aiohttp.ClientResponse):
+    """Without a reason phrase: it may be in any encoding, and the transport fails at all but
+    UTF-8. The status tells as much.
+    """
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        await super().start(connection)
+        self.reason = None
+        return self
 
 
 @cache

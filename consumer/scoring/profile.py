@@ -348,11 +348,13 @@ def _profile_problem(problem: Any) -> str:
 
 
 def describe(problem: Any) -> str:
-    """One pydantic problem as `key.path: what is wrong (got value)`."""
+    """One pydantic problem as `key.path: what is wrong (got value)`; without what it got where the
+    problem does not hold it.
+    """
     where = ".".join(str(part) for part in problem["loc"])
     text = problem["msg"].removeprefix("Value error, ")
     shown = ""
-    if problem["type"] not in {"missing", "value_error"}:
+    if problem["type"] not in {"missing", "value_error"} and "input" in problem:
         shown = f" (got {repr(problem['input'])[:SHOWN_CHARACTERS]})"
     return f"{where}: {text}{shown}" if where else f"{text}{shown}"
 

@@ -13,7 +13,15 @@ from functools import lru_cache
 from itertools import islice
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from consumer.scoring.json_objects import DoubledKeys, TooDeep, objects
 from consumer.scoring.profile import Criterion, Profile, describe
@@ -33,7 +41,8 @@ TOLD_QUOTES = 5
 TOLD_CHARACTERS = 80
 # It is told what is wrong in the next prompt, which is paid for: a flood of faults is cut.
 MAX_PROBLEMS = 50
-MAX_LISTED_PROBLEMS = 10_000
+# Of any object: each that is unknown is a problem with a path of its own.
+MAX_KEYS = 255
 MAX_PROBLEM_CHARACTERS = 2000
 
 # What a line of the transcript holds whatever was recorded: keys, its number, kind, role, stage.
@@ -120,10 +129,23 @@ class Verdict:
         return sum(quotes) / len(quotes) if quotes else None
 
 
+def _few_keys(raw: Any) -> Any:
+    if isinstance(raw, dict) and len(raw) > MAX_KEYS:
+        raise ValueError(f"{len(raw)} keys are too many")
+    return raw
+
+
 class _Answer(BaseModel):
-    """Strict: the number 22 is a score, the string "22" is not."""
+    """Strict: the number 22 is a score, the string "22" is not. Lists end at their first wrong
+    item, for each problem takes memory.
+    """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_keys(cls, raw: Any) -> Any:
+        return _few_keys(raw)
 
 
 _Points = Annotated[int, Field(ge=0, le=100)]
@@ -138,7 +160,7 @@ class _EvidenceAnswer(_Answer):
 
 
 class _CriterionAnswer(_Answer):
-    evidence: list[_EvidenceAnswer] = Field(max_length=50)
+    evidence: list[_EvidenceAnswer] = Field(max_length=50, fail_fast=True)
     reasoning: _Prose
     score: int
 
@@ -151,13 +173,13 @@ class _MissingToolAnswer(_Answer):
 class _ApproachAnswer(_Answer):
     name: str = Field(min_length=1, max_length=255)
     description: _Prose
-    steps: list[_Prose] = Field(max_length=50)
+    steps: list[_Prose] = Field(max_length=50, fail_fast=True)
 
 
 class _CommonAnswer(_Answer):
     score_reasoning: _Prose = Field(min_length=1)
-    missing_tools: list[_MissingToolAnswer] = Field(max_length=50)
-    alternative_approaches: list[_ApproachAnswer] = Field(max_length=MAX_APPROACHES)
+    missing_tools: list[_MissingToolAnswer] = Field(max_length=50, fail_fast=True)
+    alternative_approaches: list[_ApproachAnswer] = Field(max_length=MAX_APPROACHES, fail_fast=True)
     disqualified: bool
     disqualifier_triggered: str | None
     injection_suspected: bool
@@ -169,7 +191,9 @@ class _CriteriaAnswer(_CommonAnswer):
 
 class _FreeFormAnswer(_CommonAnswer):
     total_score: _Points
-    score_breakdown: dict[_Name, _Points] = Field(max_length=50)
+    score_breakdown: Annotated[
+        dict[_Name, _Points], BeforeValidator(_few_keys), Field(max_length=50)
+    ]
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
@@ -237,12 +261,13 @@ def output_schema(profile: Profile) -> dict[str, Any]:
 def check(text: str, profile: Profile, session: Session, transcript: Transcript) -> Verdict:
     """The verdict in a judge's answer. Raises VerdictInvalid with everything that is wrong."""
     raw = last_object(text)
+    unknown = _unknown_criteria(raw, profile)
     answer_type = _CriteriaAnswer if profile.judge_criteria else _FreeFormAnswer
     try:
         answer = answer_type.model_validate(raw)
     except ValidationError as error:
-        raise VerdictInvalid(_shape_problems(error)) from error
-    if problems := _problems(answer, profile, len(transcript.steps)):
+        raise VerdictInvalid([*unknown, *_shape_problems(error)]) from error
+    if problems := _problems(answer, unknown, profile, len(transcript.steps)):
         raise VerdictInvalid(problems)
     verdict = _verdict(answer, session, transcript)
     if problems := _evidence_problems(verdict, profile.judge.min_verified_quotes):
@@ -250,10 +275,21 @@ def check(text: str, profile: Profile, session: Session, transcript: Transcript)
     return verdict
 
 
+def _unknown_criteria(raw: dict[str, Any], profile: Profile) -> list[str]:
+    """Takes the criteria that the profile has not out of the answer, and says so: pydantic would
+    copy their ids, of any length, into the path of each problem within.
+    """
+    told = raw.get("criteria")
+    if not profile.judge_criteria or not isinstance(told, dict):
+        return []
+    wanted = {criterion.id: None for criterion in profile.judge_criteria}
+    raw["criteria"] = {i: told[i] for i in told if i in wanted}
+    unknown = (i[:MAX_PROBLEM_CHARACTERS] for i in told if i not in wanted)
+    allowed = ", ".join(wanted)
+    return [f"criteria.{i}: unknown; allowed: {allowed}" for i in islice(unknown, MAX_PROBLEMS)]
+
+
 def _shape_problems(error: ValidationError) -> list[str]:
-    """The first, or how many there are: to list a hundred thousand takes its time."""
-    if error.error_count() > MAX_LISTED_PROBLEMS:
-        return [f"{error.error_count()} keys or values are not as the schema has them"]
     return [describe(problem) for problem in error.errors(include_url=False)[:MAX_PROBLEMS]]
 
 
@@ -278,11 +314,13 @@ def last_object(text: str) -> dict[str, Any]:
     return dict(storable_json(json.loads(text[start:end])))
 
 
-def _problems(answer: _CriteriaAnswer | _FreeFormAnswer, profile: Profile, steps: int) -> list[str]:
+def _problems(
+    answer: _CriteriaAnswer | _FreeFormAnswer, unknown: list[str], profile: Profile, steps: int
+) -> list[str]:
     problems: list[str] = []
     problems += _disqualifier_problems(answer, profile.judge_disqualifiers)
     if isinstance(answer, _CriteriaAnswer):
-        problems += _criteria_problems(answer.criteria, profile, steps)
+        problems += _criteria_problems(answer.criteria, unknown, profile, steps)
     return problems
 
 
@@ -298,17 +336,13 @@ def _disqualifier_problems(answer: _CommonAnswer, allowed: tuple[str, ...]) -> l
 
 
 def _criteria_problems(
-    answers: dict[str, _CriterionAnswer], profile: Profile, steps: int
+    answers: dict[str, _CriterionAnswer], unknown: list[str], profile: Profile, steps: int
 ) -> list[str]:
     wanted = {criterion.id: criterion for criterion in profile.judge_criteria}
     problems = [f"criteria.{i}: missing" for i in wanted if i not in answers]
-    unknown = (i for i in answers if i not in wanted)
-    allowed = ", ".join(wanted)
-    problems += [
-        f"criteria.{i}: unknown; allowed: {allowed}" for i in islice(unknown, MAX_PROBLEMS)
-    ]
+    problems += unknown
     for i, answer in answers.items():
-        if i in wanted and not 0 <= answer.score <= wanted[i].max_points:
+        if not 0 <= answer.score <= wanted[i].max_points:
             problems.append(
                 f"criteria.{i}.score: {_short(answer.score)} is not in 0..{wanted[i].max_points}"
             )

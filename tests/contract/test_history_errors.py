@@ -14,7 +14,7 @@ from consumer.edges.history.tarsy_python import TarsyPythonHistory
 from consumer.edges.http import open_client
 from consumer.errors import HistoryUnavailable
 from consumer.limits.room import Place, Room
-from tests.support.broken_http import BROKEN, saying
+from tests.support.broken_http import BROKEN, NO_UTF_8, saying
 from tests.support.certificates import OPENSSL, Authority
 
 
@@ -32,6 +32,17 @@ async def test_a_service_that_breaks_the_protocol(said: bytes) -> None:
     async with saying(said) as server:
         await unavailable(server.url)
     assert server.asked
+
+
+async def test_a_reason_phrase_that_is_not_utf_8() -> None:
+    async with (
+        saying(NO_UTF_8) as server,
+        open_client(server.url, timeout_s=10, headers={}) as client,
+    ):
+        history = TarsyPythonHistory(client=client, labels={}, max_bytes=10_000, timeout_s=10)
+        with pytest.raises(HistoryUnavailable, match="answers 503") as told:
+            await history.fetch("s-1", Place(Room(10_000)))
+    assert told.value.retry_after == 7
 
 
 async def test_nobody_listens() -> None:

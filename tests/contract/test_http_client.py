@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from consumer.demo.world import served
 from consumer.edges.http import open_client
+from tests.support.broken_http import NO_UTF_8, saying
 
 # aiohttp's own limit is 100.
 CALLS = 130
@@ -53,6 +54,15 @@ async def test_no_redirect_is_followed() -> None:
     async with served(app) as url, open_client(url, timeout_s=10, headers={}) as client:
         answer = await client.get("/")
     assert (answer.status_code, answer.headers["location"]) == (307, "/elsewhere")
+
+
+async def test_a_reason_phrase_may_be_in_any_encoding() -> None:
+    async with (
+        saying(NO_UTF_8) as server,
+        open_client(server.url, timeout_s=10, headers={}) as client,
+    ):
+        answer = await client.get("/")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "7")
 
 
 async def test_every_request_has_the_clients_headers() -> None:

@@ -35,7 +35,7 @@ from consumer.errors import (
 )
 from consumer.ports import ChatMessage, Completion, Provider
 from consumer.scoring.verdict import output_schema
-from tests.support.broken_http import BROKEN, saying
+from tests.support.broken_http import BROKEN, NO_UTF_8, saying
 from tests.support.judge_servers import (
     ANTHROPIC,
     APIS,
@@ -716,6 +716,13 @@ async def test_an_answer_of_the_greatest_length_is_read(judging: Judging, api: A
 async def test_a_server_that_breaks_the_protocol(api: Api, said: bytes) -> None:
     async with saying(said) as server, provider_at(server.url, api.kind) as broken:
         await Judge(broken, JudgeServer("", [])).fails(JudgeNoAnswer)
+    assert server.asked == 1
+
+
+@each_api
+async def test_a_reason_phrase_that_is_not_utf_8(api: Api) -> None:
+    async with saying(NO_UTF_8) as server, provider_at(server.url, api.kind) as busy:
+        await Judge(busy, JudgeServer("", [])).fails(JudgeOverloaded)
     assert server.asked == 1
 
 

@@ -42,6 +42,9 @@ BROKEN: dict[str, bytes] = {
     "nothing packed": _OK + b"content-encoding: gzip\r\ncontent-length: 2\r\n\r\n{}",
 }
 
+# A whole answer, with a reason phrase in Latin-1.
+NO_UTF_8 = b"HTTP/1.1 503 momentan\xe9ment\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n"
+
 
 @dataclass(slots=True, kw_only=True)
 class RawServer:

@@ -13,6 +13,7 @@ GOOD = [
     "http://his_tory.example./a%20b",
     "http://b\u00fccher.example",
     "https://me:se%3Acret@history",
+    "http://\u00e9:%C3%A9@history",
 ]
 BAD = {
     "hunter2": "must begin with http",
@@ -36,6 +37,9 @@ BAD = {
     "http://a..b": "must name a host",
     f"http://{'h' * 64}": "must name a host",
     "http://1.2.3.999": "must name a host",
+    "http://me:hunter\u2603@h": "Latin-1",
+    "http://me:hunter%E2%98%83@h": "Latin-1",
+    "http://hunter\u20ac@h": "Latin-1",
     "http://h,i": "must name a host",
     "http://h\\i": "must name a host",
 }

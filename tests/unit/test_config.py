@@ -290,6 +290,46 @@ def test_a_wrong_provider_is_refused(write: Write, change: dict[str, Any], told:
     assert "secret" not in problem
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"api_key": "sk-1"},
+        {"api_key_env": "sk-1"},
+        {"api_key_env": "${sk-1"},
+        {"model": ["sk-1"]},
+        {"price": "sk-1"},
+        "sk-1",
+    ],
+)
+def test_no_value_of_a_provider_is_shown(write: Write, change: Any) -> None:
+    wrong = PROVIDER | change if isinstance(change, dict) else change
+    files = {
+        "scoring_config.yaml": scoring(scoring={"llm_provider": "main"}),
+        "llm_providers.yaml": {"main": wrong},
+    }
+    (problem,) = problems(write(files))
+    assert problem.startswith("llm_providers.yaml: main: ")
+    assert "sk-1" not in problem
+
+
+@pytest.mark.parametrize("line", ["key: 'sk-1", "key: sk-1: x", "key: *sk-1", "key: !sk-1 x"])
+def test_no_line_of_the_providers_is_shown(write: Write, line: str) -> None:
+    files = {"llm_providers.yaml": f"main: {{}}\n{line}\n"}
+    (problem,) = problems(write(files))
+    assert problem.startswith("llm_providers.yaml: not valid YAML: see line ")
+    assert "sk-1" not in problem
+
+
+@pytest.mark.parametrize("text", ["a: &a {b: *a}", "a: &a [*a]", "a: " + "[" * 2000])
+@pytest.mark.parametrize("name", [*FILES, "profiles/review.yaml"])
+def test_what_holds_itself_or_is_too_deep_is_told_by_its_file(
+    write: Write, name: str, text: str
+) -> None:
+    found = [p for p in problems(write({name: text})) if p.startswith(Path(name).name)]
+    (problem,) = found
+    assert problem.startswith(f"{Path(name).name}: not valid YAML: ")
+
+
 @pytest.mark.parametrize("key", ["sk-1\n", "sk\r\n-1", "sk-\u00e9", "sk-\x7f", "\tsk"])
 def test_a_key_that_no_header_takes_is_refused_by_name(write: Write, key: str) -> None:
     files = {

@@ -1,7 +1,9 @@
 """TARSy's Python History API: its answers as sessions."""
 
 import json
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,13 @@ from hypothesis import strategies as st
 from consumer.demo.sample_sessions import SampleSession
 from consumer.demo.sample_sessions import load as load_samples
 from consumer.edges.history.tarsy_python_shape import (
+    MAX_SERVERS,
     Detail,
     FinalAnalysis,
     parse,
     session,
 )
-from consumer.errors import HistoryInvalid
+from consumer.errors import HistoryInvalid, HistoryUnavailable
 from consumer.scoring.session import AvailableTool, LlmCall, Message, Session, Step, ToolCall
 from consumer.scoring.transcript import transcript
 
@@ -591,26 +594,90 @@ def test_figures_may_be_large_or_null() -> None:
 
 
 def test_only_the_first_problems_are_told_and_none_at_length() -> None:
-    wrong = [a_stage(agent=["x" * 1000]) for _ in range(9)]
-    told = refused(a_detail(*wrong))
+    servers: Any = {f"{n}{'x' * 1000}": [{"name": 1}] for n in range(9)}
+    told = refused(a_detail(a_stage(mcp_communications=[tool_list(1, **servers)])))
     assert told.count("Input should be a valid string") == 5
-    assert "stages.4.agent" in told
-    assert "stages.5.agent" not in told
-    assert len(told) < 1000
+    assert len(told) < 2000
 
 
-def test_of_a_flood_of_problems_only_the_number_is_told() -> None:
-    assert refused(a_detail(*[{}] * 3000)).endswith("can't be read: 12000 fields are wrong")
+def test_the_first_wrong_item_of_a_list_ends_it() -> None:
+    told = refused(a_detail(*[a_stage(agent=[])] * 9))
+    assert told.endswith("can't be read: stages.0.agent: Input should be a valid string")
+
+
+def test_nothing_of_the_answer_is_repeated() -> None:
+    for body in (b'{"stages": "hunter2"}', b"hunter2", b'{"session_id": hunter2}'):
+        with pytest.raises(HistoryInvalid) as error:
+            parse(Detail, body)
+        assert "hunter" not in str(error.value)
+
+
+def test_a_flood_of_servers_is_refused() -> None:
+    servers: Any = {str(n): [{"name": "x"}] for n in range(MAX_SERVERS + 1)}
+    told = refused(a_detail(a_stage(mcp_communications=[tool_list(1, **servers)])))
+    assert "available_tools: Value error, must have at most 1000 servers" in told
+
+
+def long_name(size: int) -> dict[str, Any]:
+    servers: Any = {"k" * size: [{}] * (size // 20)}
+    return a_detail(a_stage(mcp_communications=[tool_list(1, **servers)]))
+
+
+def much_inside(size: int) -> dict[str, Any]:
+    """Of which each level lacks fields."""
+    inside: dict[str, Any] = {"x": [[]] * size}
+    for _ in range(40):
+        inside = {"parallel_executions": [inside]}
+    return a_detail(inside)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="it tells what memory was taken")
+@pytest.mark.parametrize("wrong", [long_name, much_inside])
+def test_to_refuse_takes_no_more_memory_than_to_read(
+    wrong: Callable[[int], dict[str, Any]],
+) -> None:
+    none = _peak_kib(a_detail())
+    right = _peak_kib(a_detail(alert_data={"x": [[]] * 100_000}))
+    assert _peak_kib(wrong(100_000)) - none < 3 * (right - none)
+
+
+def _peak_kib(detail: dict[str, Any]) -> int:
+    """The most memory that a process took that read this, with all that is not Python's own."""
+    body = json.dumps(detail).encode()
+    ran = subprocess.run(
+        [sys.executable, "-c", READING], input=body, capture_output=True, check=True, timeout=120
+    )
+    return int(ran.stdout)
+
+
+READING = r"""
+import contextlib, re, sys
+from consumer.edges.history.tarsy_python_shape import Detail, parse
+from consumer.errors import HistoryInvalid, HistoryUnavailable
+with contextlib.suppress(HistoryInvalid):
+    parse(Detail, sys.stdin.buffer.read())
+print(re.search("VmHWM:\s*(\d+)", open("/proc/self/status").read())[1])
+"""
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"<html>", b"null", b"[]", b'{"session_id": "x"', b"\xff", b'{"a":' + b"[" * 9999]
+    "body", [b"<html>", b"null", b"[]", b"\xff", b'{"a":' + b"[" * 9999, b"{}{}", b'{"a": x']
 )
 def test_what_is_no_object_in_json_is_refused(body: bytes) -> None:
     with pytest.raises(HistoryInvalid, match=r"^the History Service's answer can't be read: "):
         parse(Detail, body)
     with pytest.raises(HistoryInvalid, match=r"^the History Service's answer can't be read: "):
         parse(FinalAnalysis, body)
+
+
+def test_an_answer_that_ends_early_is_asked_for_again() -> None:
+    detail = a_detail(alert_data={"\u00e9": [1.5e10, None, True, '\U0001f600"\n']})
+    whole = json.dumps(detail).encode()
+    for body in (whole, json.dumps(detail, ensure_ascii=False).encode()):
+        assert parse(Detail, body).session_id
+        for end in range(len(body)):
+            with pytest.raises(HistoryUnavailable, match="can't be read: EOF while parsing"):
+                parse(Detail, body[:end])
 
 
 def test_the_final_analysis_may_be_null_but_not_missing() -> None:

@@ -1,6 +1,7 @@
 """The judge's answer: what is accepted, and that nothing else is."""
 
 import json
+import tracemalloc
 from typing import Any
 
 import jsonschema
@@ -12,6 +13,7 @@ from consumer.scoring.profile import Profile
 from consumer.scoring.session import Session
 from consumer.scoring.transcript import transcript
 from consumer.scoring.verdict import (
+    MAX_KEYS,
     MAX_PROBLEM_CHARACTERS,
     MAX_PROBLEMS,
     MAX_TEXT,
@@ -237,7 +239,6 @@ def test_everything_wrong_is_told_at_once() -> None:
         "criteria.vibes: unknown; allowed: logical_flow, consistency",
         "criteria.logical_flow.score: 26 is not in 0..25",
         "criteria.logical_flow.evidence: there is no step 3; steps are 1 to 2",
-        "criteria.vibes.evidence: there is no step 0; steps are 1 to 2",
     ]
 
 
@@ -414,9 +415,31 @@ def test_of_very_many_problems_the_first_are_told_and_none_at_length() -> None:
     assert len(told) == MAX_PROBLEMS
     assert {len(problem) for problem in told[2:]} == {MAX_PROBLEM_CHARACTERS}
     assert len(refused(json.dumps(answer() | {f"k{n}": n for n in range(200)}))) == MAX_PROBLEMS
-    assert refused(json.dumps(answer() | {f"k{n}": n for n in range(10_001)})) == [
-        "10001 keys or values are not as the schema has them"
+    assert refused(json.dumps(answer() | {f"k{n}": n for n in range(MAX_KEYS)})) == [
+        f"{len(answer()) + MAX_KEYS} keys are too many"
     ]
+
+
+def test_the_first_wrong_item_of_a_list_ends_it() -> None:
+    wrong = {"step": 1, "quote": "x", "why": "y"}
+    assert len(problems(criteria=flow(evidence=[wrong] * 9))) == 1
+    assert len(problems(missing_tools=[{}] * 9)) == 2  # its name and its rationale
+
+
+def test_a_flood_of_wrong_points_is_counted() -> None:
+    flood = {str(n): "x" for n in range(MAX_KEYS + 1)}
+    assert problems(FREE, score_breakdown=flood) == ["score_breakdown: 256 keys are too many"]
+
+
+def test_what_is_within_an_unknown_criterion_multiplies_nothing() -> None:
+    long = {"k" * 50_000: {f"{n}": n for n in range(200)}}
+    tracemalloc.start()
+    told = problems(criteria=flow() | long)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert told[0].startswith("criteria.kkk")
+    assert len(told) == 1
+    assert peak < 50 * len(json.dumps(long))
 
 
 def test_a_breakdown_has_an_end() -> None:

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, NotRequired, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 from typing_extensions import TypedDict  # pydantic does not take that of Python 3.11
 
 from consumer.batches import Listed
 from consumer.edges.history.conversation import Thread, conversation, woven
-from consumer.errors import HistoryInvalid
+from consumer.errors import HistoryInvalid, HistoryUnavailable
 from consumer.events import MAX_SESSION_ID, SESSION_ID_PATTERN
-from consumer.scoring.profile import describe
 from consumer.scoring.session import (
     AvailableTool,
     LlmCall,
@@ -30,9 +30,10 @@ from consumer.scoring.session import (
 from consumer.scoring.text import short_name
 
 DEFAULT_LABEL = "general"
+_UNREADABLE = "the History Service's answer can't be read"
 MAX_SHOWN_PROBLEMS = 5
-# More are counted only: to list them all, for none is listed alone, takes seconds.
-MAX_LISTED_PROBLEMS = 10_000
+MAX_SHOWN_PATH = 200
+MAX_SERVERS = 1000  # each may have problems of its own
 # What tools say when they fail although their call went through (`success` is then true).
 _ERROR_TEXT = re.compile(
     r"\s*(error\b(?! (rate|budget|count))|failed to |exception\b|traceback )", re.IGNORECASE
@@ -40,6 +41,15 @@ _ERROR_TEXT = re.compile(
 _IS_ERROR = re.compile(r'"isError"\s*:\s*true')
 # A count or a time that a bigint and a double can hold; anything else is garbage, not a figure.
 Figure = Annotated[int, Field(ge=0, le=2**53)]
+ItemT = TypeVar("ItemT")
+# The first wrong item ends it: each problem has a path of its own, keys of any length within.
+_Many = Annotated[tuple[ItemT, ...], Field(fail_fast=True)]
+
+
+def _few(servers: Any) -> Any:
+    if isinstance(servers, dict) and len(servers) > MAX_SERVERS:
+        raise ValueError(f"must have at most {MAX_SERVERS} servers")
+    return servers
 
 
 class _Shape(BaseModel):
@@ -54,7 +64,7 @@ class _Message(TypedDict):
 
 
 class _Conversation(TypedDict):
-    messages: tuple[_Message, ...]
+    messages: _Many[_Message]
 
 
 class _LlmDetails(TypedDict):
@@ -83,7 +93,7 @@ class _McpDetails(TypedDict):
     tool_name: NotRequired[str | None]
     tool_arguments: NotRequired[dict[str, Any] | None]
     tool_result: NotRequired[Any]
-    available_tools: NotRequired[dict[str, tuple[_Tool, ...]] | None]
+    available_tools: NotRequired[Annotated[dict[str, _Many[_Tool]], BeforeValidator(_few)] | None]
     success: bool
     error_message: NotRequired[str | None]
     duration_ms: NotRequired[int | None]
@@ -102,9 +112,9 @@ class _Stage(_Shape):
     status: str
     chat_id: str | None = None
     parallel_type: str | None = None
-    parallel_executions: tuple[_Stage, ...] | None = None
-    llm_interactions: tuple[_LlmInteraction, ...] = ()
-    mcp_communications: tuple[_McpCommunication, ...] = ()
+    parallel_executions: _Many[_Stage] | None = None
+    llm_interactions: _Many[_LlmInteraction] = ()
+    mcp_communications: _Many[_McpCommunication] = ()
 
 
 class _Metadata(_Shape):
@@ -126,8 +136,8 @@ class Detail(_Shape):
     session_output_tokens: Figure | None = None
     session_total_tokens: Figure | None = None
     duration_ms: Figure | None = None
-    stages: tuple[_Stage, ...]
-    session_level_interactions: tuple[_LlmInteraction, ...] = ()
+    stages: _Many[_Stage]
+    session_level_interactions: _Many[_LlmInteraction] = ()
 
 
 class FinalAnalysis(_Shape):
@@ -155,7 +165,7 @@ class _Pagination(_Shape):
 class SessionPage(_Shape):
     """A page of the list of sessions."""
 
-    sessions: tuple[_Overview, ...]
+    sessions: _Many[_Overview]
     pagination: _Pagination
 
 
@@ -163,24 +173,37 @@ ShapeT = TypeVar("ShapeT", Detail, FinalAnalysis, SessionPage)
 
 
 def parse(shape: type[ShapeT], body: bytes) -> ShapeT:
-    """The answer's fields. Raises HistoryInvalid with the paths of the first that are wrong."""
+    """The answer's fields. Raises HistoryUnavailable where the answer ends too early, and
+    HistoryInvalid with the paths of the first that are wrong; neither repeats anything of it.
+    """
     try:
         with _without_collections():
-            return shape.model_validate_json(body)
+            return shape.model_validate(_json(body))
     except ValidationError as error:
-        raise HistoryInvalid(
-            f"the History Service's answer can't be read: {_told(error)}"
-        ) from error
+        # Without its cause, which holds the answer.
+        raise HistoryInvalid(f"{_UNREADABLE}: {_told(error)}") from None
+
+
+def _json(body: bytes) -> Any:
+    """The body's JSON. Not read and checked at once: each problem then had a copy of its input."""
+    try:
+        return from_json(body, cache_strings="keys")
+    except ValueError as error:
+        # Who hangs up early is not told from who has said all, where no length is told.
+        kind = HistoryUnavailable if str(error).startswith("EOF ") else HistoryInvalid
+        raise kind(f"{_UNREADABLE}: {error}") from error
 
 
 def _told(error: ValidationError) -> str:
-    if error.error_count() > MAX_LISTED_PROBLEMS:
-        return f"{error.error_count()} fields are wrong"
-    problems = error.errors(include_url=False, include_context=False)
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(
-        describe({**problem, "input": str(problem["input"])[:80]})
-        for problem in problems[:MAX_SHOWN_PROBLEMS]
+        f"{_path(problem['loc'])}{problem['msg']}" for problem in problems[:MAX_SHOWN_PROBLEMS]
     )
+
+
+def _path(keys: Sequence[int | str]) -> str:
+    path = ".".join(str(key)[:MAX_SHOWN_PATH] for key in keys)
+    return f"{path[:MAX_SHOWN_PATH]}: " if path else ""
 
 
 @contextmanager
