@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -187,7 +186,7 @@ def load_labels(folder: Path) -> Mapping[str, str]:
 def _read(path: Path, problems: list[str]) -> dict[str, Any]:
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-        json.dumps(raw, default=str, skipkeys=True)  # a value may hold itself, by its alias
+        _refuse_endless(raw, set(), set())
     except OSError as error:
         problems.append(f"{path}: {error.strerror or error}")
         return {}
@@ -202,6 +201,19 @@ def _read(path: Path, problems: list[str]) -> dict[str, Any]:
         problems.append(f"{path.name}: keys must be text, not {wrong}; write them in quotes")
         return {}
     return raw
+
+
+def _refuse_endless(value: Any, within: set[int], done: set[int]) -> None:
+    """Raises ValueError where a value holds itself, by its alias; RecursionError for a deep one."""
+    if not isinstance(value, dict | list) or id(value) in done:
+        return
+    if id(value) in within:
+        raise ValueError("a value holds itself")
+    within.add(id(value))
+    for inner in value.values() if isinstance(value, dict) else value:
+        _refuse_endless(inner, within, done)
+    within.discard(id(value))
+    done.add(id(value))
 
 
 def _why(name: str, error: Exception) -> str:

@@ -9,7 +9,7 @@ from time import monotonic
 import structlog
 
 from consumer import metrics
-from consumer.errors import ContextOverflow, JudgeInvalidOutput
+from consumer.errors import ContextOverflow, InternalError, JudgeInvalidOutput
 from consumer.judge.line import Line, Question
 from consumer.ports import ChatMessage, Completion, Errand, Prices, Provider
 from consumer.scoring.elision import DoesNotFit, Fitted, fit
@@ -43,7 +43,16 @@ class Member:
     @property
     def budget_tokens(self) -> int:
         """How long a prompt may be."""
-        return int(self.context_window * (1 - SPARE_SHARE)) - self.provider.max_output_tokens
+        return self._usable_tokens - self.provider.max_output_tokens
+
+    def answer_tokens(self, prompt: str) -> int:
+        """How long an answer may be beside this prompt, which is within the budget."""
+        read = self.line.estimate(self.provider.model).tokens(prompt)
+        return max(self._usable_tokens - read, self.provider.max_output_tokens)
+
+    @property
+    def _usable_tokens(self) -> int:
+        return int(self.context_window * (1 - SPARE_SHARE))
 
 
 @dataclass(slots=True)
@@ -71,20 +80,31 @@ class _Conversation:
     """What is said to the judge: the prompt, and at most one correction of its last answer."""
 
     prompt: str
-    max_tokens: int
+    least_tokens: int
+    most_tokens: int
+    max_tokens: int = field(init=False)
     messages: tuple[ChatMessage, ...] = field(init=False)
-    longer: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
+        self.max_tokens = self.least_tokens
         self.messages = (ChatMessage(role="user", text=self.prompt),)
 
+    @property
+    def longer(self) -> bool:
+        """Whether the answer may be longer than at first."""
+        return self.max_tokens > self.least_tokens
+
+    def shorten(self) -> None:
+        """As long as at first again, for good: the judge takes no longer limit."""
+        self.max_tokens = self.most_tokens = self.least_tokens
+
     def correct(self, completion: Completion, problems: list[str]) -> list[str]:
-        """Says what was wrong; answers what that is. A cut-off answer may be longer, once."""
+        """Says what was wrong; answers what that is. A cut-off answer may be longer, once, by as
+        much as the context leaves.
+        """
         if completion.truncated:
             problems = [f"the answer was cut off after {self.max_tokens} tokens"]
-            if not self.longer:
-                self.max_tokens *= 2
-                self.longer = True
+            self.max_tokens = min(2 * self.least_tokens, self.most_tokens)
             # The same again: the cut-off answer would take the room that the next one needs.
             self.messages = self.messages[:1]
             return problems
@@ -123,7 +143,11 @@ async def sample(asking: Asking, member: Member) -> Sample:
     nonce = secrets.token_hex(NONCE_BYTES)
     learnt = member.line.estimate(member.provider.model).correction
     fitted = await beside(asking.size, _fitted, asking, member, nonce, learnt)
-    conversation = _Conversation(prompt=fitted.prompt, max_tokens=member.provider.max_output_tokens)
+    conversation = _Conversation(
+        prompt=fitted.prompt,
+        least_tokens=member.provider.max_output_tokens,
+        most_tokens=member.answer_tokens(fitted.prompt),
+    )
     usage = _Usage()
     verdict = await _accepted(asking, member, conversation, fitted, usage)
     return Sample(
@@ -189,6 +213,17 @@ def _checked(asking: Asking, completion: Completion, fitted: Fitted) -> Verdict:
 
 
 async def _answer(asking: Asking, member: Member, conversation: _Conversation) -> Completion:
+    try:
+        return await _asked(asking, member, conversation)
+    except (ContextOverflow, InternalError):
+        # The prompt was answered before; only the longer limit can be what is refused.
+        if not conversation.longer:
+            raise
+    conversation.shorten()
+    return await _asked(asking, member, conversation)
+
+
+async def _asked(asking: Asking, member: Member, conversation: _Conversation) -> Completion:
     question = Question(
         messages=conversation.messages,
         schema=output_schema(asking.profile),

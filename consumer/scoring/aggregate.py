@@ -278,8 +278,8 @@ def _confidence(lines: tuple[CriterionScore, ...], free_form: JudgeView | None) 
     applied = [(c.confidence, c.weight) for c in lines if c.score is not None]
     if not applied:
         return RULE_CONFIDENCE
-    weight = sum(w for _, w in applied)
-    return round(sum(c * w for c, w in applied) / weight, 4)
+    n, d = weighted(applied)
+    return round(n / d, 4)
 
 
 def _risk(

@@ -28,6 +28,8 @@ COST_BUDGET = "cost_budget"
 BUDGETS = (TOKEN_BUDGET, COST_BUDGET)
 PATTERN_PREFIX = "pattern:"
 SHOWN_CHARACTERS = 80
+# Beyond them a weight is a mistake; and no sum of weights leaves what a float can hold.
+LEAST_WEIGHT, MOST_WEIGHT = 0.000_001, 1_000_000
 
 Method = Literal["heuristic", "llm", "hybrid", "two_tier"]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -114,7 +116,7 @@ class Criterion(_Strict):
     id: Identifier
     name: str = ""
     description: str = ""
-    weight: float = Field(gt=0)
+    weight: float = Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)
     scorer: str | None = None
     params: dict[str, Any] = {}
     scorers: tuple[ScorerUse, ...] = ()

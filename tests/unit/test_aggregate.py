@@ -293,6 +293,16 @@ def test_golden_llm() -> None:
     )
 
 
+def test_the_confidence_is_that_of_the_weights_whatever_their_sum() -> None:
+    review = profile(criteria=[judged("a"), judged("b")])
+    heavy = [criterion.model_copy(update={"weight": 1e308}) for criterion in review.criteria]
+    total = total_of(
+        review.model_copy(update={"criteria": tuple(heavy)}),
+        judge=JudgeView(points={"a": 22, "b": 2}),
+    )
+    assert total.confidence == 0.6
+
+
 def test_points_become_scores_on_the_scale() -> None:
     narrow = profile(criteria=[judged("a")], scale={"min": 50, "max": 60})
     assert total_of(narrow, judge=JudgeView(points={"a": 0})).scores == {"a": 50}

@@ -145,10 +145,20 @@ def test_an_unknown_scorer_names_those_that_exist() -> None:
     assert problem == f"criteria.0.scorer: unknown scorer 'vibes'; allowed: {allowed}"
 
 
-@pytest.mark.parametrize("weight", [0, -1, -0.001])
-def test_a_weight_must_be_above_zero(weight: float) -> None:
+@pytest.mark.parametrize("weight", [0, -1, -0.001, 5e-324, 0.000_000_9])
+def test_a_weight_has_a_least(weight: float) -> None:
     (problem,) = criterion_problems(judged(weight=weight))
-    assert problem == f"criteria.0.weight: Input should be greater than 0 (got {weight})"
+    assert problem == (
+        f"criteria.0.weight: Input should be greater than or equal to 0.000001 (got {weight})"
+    )
+
+
+@pytest.mark.parametrize("weight", [1_000_001, 1e308])
+def test_a_weight_has_a_most(weight: float) -> None:
+    (problem,) = criterion_problems(judged(weight=weight))
+    assert problem == (
+        f"criteria.0.weight: Input should be less than or equal to 1000000 (got {weight})"
+    )
 
 
 @pytest.mark.parametrize("weight", [NAN, INF, -INF])

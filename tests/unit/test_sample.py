@@ -291,6 +291,38 @@ async def test_room_is_doubled_once_and_for_cut_off_answers_only() -> None:
     assert str(error) == "no valid verdict in 4 answers; the log tells why"
 
 
+@pytest.mark.parametrize(
+    "refusal", [InternalError("400"), ContextOverflow("400")], ids=["invalid", "overflow"]
+)
+async def test_where_more_room_is_refused_the_judge_is_asked_as_before(refusal: Exception) -> None:
+    cut = completion("{", truncated=True)
+    taken, provider = await ask(cut, refusal, cut, completion())
+    assert [call.max_tokens for call in provider.calls] == [1000, 2000, 1000, 1000]
+    assert taken.calls == 3
+
+
+async def test_a_request_refused_with_the_first_limit_too_ends() -> None:
+    provider = FakeProvider([completion("{", truncated=True), InternalError("400")])
+    with pytest.raises(InternalError):
+        await sample(asking(), member(provider))
+    assert [call.max_tokens for call in provider.calls] == [1000, 2000, 1000]
+
+
+@pytest.mark.parametrize(
+    ("left", "limits"), [(1700, [1000, 1700, 1700, 1700]), (1000, [1000, 1000, 1000])]
+)
+async def test_more_room_is_no_more_than_the_context_leaves(left: int, limits: list[int]) -> None:
+    cut = completion("{", truncated=True, input_tokens=0)  # which teaches no other estimate
+    _, provider = await ask(cut, completion())
+    read = estimated_tokens(provider.calls[0].prompt)
+    provider = FakeProvider([cut])
+    # A tenth is spare.
+    window = -(-(read + left) * 10 // 9)
+    with pytest.raises(JudgeInvalidOutput):
+        await sample(asking(), member(provider, context_window=window))
+    assert [call.max_tokens for call in provider.calls] == limits
+
+
 async def test_a_cut_off_answer_is_none_of_the_three() -> None:
     cut = completion("{", truncated=True)
     taken, _ = await ask(cut, cut, INVALID, completion())
