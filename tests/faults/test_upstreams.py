@@ -71,13 +71,14 @@ PASSING: dict[str, list[Fault]] = {
     "hang": [hang()],
     "slow body": [trickle()],
     "stalls half-way": [stalled()],
+    "ends half-way": [answer(200, '{"session_id":')],
 }
 LASTING: dict[str, tuple[Fault, ErrorCode]] = {
     "404": (answer(404), ErrorCode.SESSION_NOT_FOUND),
     "always 500": (answer(500), ErrorCode.HISTORY_UNAVAILABLE),
     "always hangs": (hang(), ErrorCode.HISTORY_UNAVAILABLE),
     "another shape": (answer(200, [1, 2, 3]), ErrorCode.HISTORY_INVALID),
-    "garbage": (answer(200, '{"session_id":'), ErrorCode.HISTORY_INVALID),
+    "garbage": (answer(200, '{"session_id"; 1}'), ErrorCode.HISTORY_INVALID),
     "huge body": (huge(), ErrorCode.HISTORY_INVALID),
 }
 
