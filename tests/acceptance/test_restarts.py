@@ -116,7 +116,7 @@ async def test_sigterm_gives_back_at_once_what_takes_too_long(stage: Stage) -> N
 
 async def test_a_frozen_process_can_not_finish_what_another_took_over(stage: Stage) -> None:
     stage.stand_ins.judge_delay_s = 3
-    frozen = stage.process(lease_seconds=1)
+    frozen = stage.process(lease_seconds=3)
     await asyncio.to_thread(frozen.start)
     requests = await ask_all(stage, 3)
     await judged(stage, 3)
@@ -124,7 +124,7 @@ async def test_a_frozen_process_can_not_finish_what_another_took_over(stage: Sta
     os.kill(frozen.pid, signal.SIGSTOP)
     stage.stand_ins.judge_delay_s = 0
     try:
-        async with stage.consumer(lease_seconds=1):
+        async with stage.consumer(lease_seconds=3):
             await check_promises(stage, requests)
             os.kill(frozen.pid, signal.SIGCONT)
             await asyncio.sleep(2)
