@@ -6,6 +6,7 @@ each looks for new ones about once a second.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, overload
 
@@ -64,7 +65,7 @@ class ProfileBook(Sequence[Profile]):
         activated: dict[str, Profile] = {}
         for name, content in (await self._activations.activated()).items():
             try:
-                profile = self.checked(content)
+                profile = await asyncio.to_thread(self.checked, content)
             except ProfileInvalid as error:
                 log.error("activated_profile_unusable", profile=name, error=str(error))
                 continue

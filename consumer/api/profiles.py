@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -125,7 +126,7 @@ async def show_version(
 ) -> VersionContent:
     """One stored version."""
     row = await _version(profile_id, version, wired)
-    content = _full(row["content"])
+    content = await _full(row["content"])
     return VersionContent.model_validate({**row, "profile": content})
 
 
@@ -138,7 +139,7 @@ async def diff(
 ) -> Diff:
     """How two stored versions differ."""
     before, after = [await _version(profile_id, version, wired) for version in (old, new)]
-    found = differences(_full(before["content"]), _full(after["content"]))
+    found = differences(await _full(before["content"]), await _full(after["content"]))
     return Diff(changes=[Change(place=p, old=o, new=n) for p, o, n in found])
 
 
@@ -161,7 +162,7 @@ async def store(
     """
     versions = await wired.profiles.versions(profile_id)
     newest = versions[0]["version"] if versions else 0
-    profile = _parsed(profile_id, {"version": newest + 1, **content}, wired)
+    profile = await _parsed(profile_id, {"version": newest + 1, **content}, wired)
     if newest and await _is_newest(profile, newest, given="version" in content, wired=wired):
         response.status_code = 200
         return StoredVersion.model_validate(dict(versions[0]))
@@ -187,18 +188,19 @@ async def activate(profile_id: ProfilePath, what: Activate, wired: Wired, caller
             raise Problem(409, "not_activated", f"of {profile_id!r} nothing was ever activated")
     else:
         row = await _version(profile_id, what.version, wired)
-        _parsed(profile_id, row["content"], wired)
+        await _parsed(profile_id, row["content"], wired)
     await wired.profiles.activate(profile_id, what.version, by=caller)
     await wired.criteria.refresh_now()
     return await _shown(profile_id, wired)
 
 
-def _parsed(profile_id: str, content: dict[str, Any], wired: Ports) -> Profile:
+async def _parsed(profile_id: str, content: dict[str, Any], wired: Ports) -> Profile:
     """The profile. Raises Problem 422 with everything that is wrong in it."""
     try:
         if storable_json(content) != content:
             raise ProfileInvalid(["text must hold neither U+0000 nor half a surrogate pair"])
-        profile = wired.criteria.checked(content)
+        # A hundred patterns take seconds to compile.
+        profile = await asyncio.to_thread(wired.criteria.checked, content)
         if profile.id != profile_id:
             raise ProfileInvalid([f"id: must be {profile_id!r}, as in the path"])
     except ProfileInvalid as error:
@@ -213,7 +215,7 @@ async def _is_newest(profile: Profile, newest: int, *, given: bool, wired: Ports
     """Whether the newest version is the same, so that nothing need be stored."""
     row = await _version(profile.id, newest, wired)
     try:
-        known = parse_profile(row["content"])
+        known = await asyncio.to_thread(parse_profile, row["content"])
     except ProfileInvalid:  # stored by a version that knew more
         return False
     return (profile if given else profile.model_copy(update={"version": newest})) == known
@@ -269,9 +271,10 @@ def _source(profile_id: str, wired: Ports) -> Source | None:
     return "activated" if wired.criteria.is_activated(profile_id) else "file"
 
 
-def _full(content: dict[str, Any]) -> dict[str, Any]:
+async def _full(content: dict[str, Any]) -> dict[str, Any]:
     """With all defaults, where this version can read it."""
     try:
-        return parse_profile(content).model_dump(mode="json")
+        profile = await asyncio.to_thread(parse_profile, content)
+        return profile.model_dump(mode="json")
     except ProfileInvalid:
         return content

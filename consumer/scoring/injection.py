@@ -12,10 +12,11 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Any, Literal
 
-from consumer.scoring.patterns import find, find_all
+from consumer.scoring import patterns as engine
 from consumer.scoring.prompt import KNOWN
 from consumer.scoring.scorers.base import EXCERPT_CHARACTERS, excerpt
 from consumer.scoring.session import Session, Step, ToolCall
@@ -45,6 +46,9 @@ class Flag:
     kind: Kind
     excerpt: str
 
+
+find = partial(engine.find, own=True)
+find_all = partial(engine.find_all, own=True)
 
 # Where a text stands, and the text.
 _Shown = tuple[Part, int | None, str]

@@ -14,18 +14,23 @@ from pydantic import AfterValidator, Field
 
 from consumer.scoring.text import Spot, storable
 
-# What one compiled pattern may take; a counted repetition like (x{1000}){1000} passes it.
-MAX_MEMORY_BYTES = 8 * 1024 * 1024
+# A pattern such as \pL{900} compiles to a program as large as it may be, and the interpreter does
+# nothing else meanwhile: some 20 ms for each MiB. (x{1000}){1000} is refused.
+MAX_MEMORY_BYTES = 1024 * 1024
+# The product's own are few, known, and quicker with more.
+OWN_MEMORY_BYTES = 8 * 1024 * 1024
 MAX_CHARACTERS = 1000
+# In one profile.
+MAX_PATTERNS = 100
 
 
-@lru_cache(maxsize=1024)
-def compiled(pattern: str, *, match_case: bool = False) -> Any:
+@lru_cache(maxsize=256)
+def compiled(pattern: str, *, match_case: bool = False, own: bool = False) -> Any:
     """The pattern, without regard to case unless told. Raises ValueError that says why not."""
     options = re2.Options()
     options.case_sensitive = match_case
     options.log_errors = False
-    options.max_mem = MAX_MEMORY_BYTES
+    options.max_mem = OWN_MEMORY_BYTES if own else MAX_MEMORY_BYTES
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
@@ -42,15 +47,15 @@ def _usable(pattern: str) -> str:
 Pattern = Annotated[str, Field(min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_usable)]
 
 
-def find(pattern: str, text: str, *, match_case: bool = False) -> Spot | None:
+def find(pattern: str, text: str, *, match_case: bool = False, own: bool = False) -> Spot | None:
     """Where the pattern first occurs: (start, end) in characters."""
     # A lone surrogate can't be encoded for the engine; its stand-in is one character as well.
-    match = compiled(pattern, match_case=match_case).search(storable(text))
+    match = compiled(pattern, match_case=match_case, own=own).search(storable(text))
     return (match.start(), match.end()) if match else None
 
 
-def find_all(pattern: str, text: str) -> Iterator[Spot]:
+def find_all(pattern: str, text: str, *, own: bool = False) -> Iterator[Spot]:
     """Where the pattern occurs, without overlaps; empty matches are left out."""
-    for match in compiled(pattern).finditer(storable(text)):
+    for match in compiled(pattern, own=own).finditer(storable(text)):
         if match.end() > match.start():
             yield match.start(), match.end()

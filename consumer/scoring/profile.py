@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from consumer.scoring.patterns import compiled
+from consumer.scoring.patterns import MAX_CHARACTERS, MAX_PATTERNS, compiled
 from consumer.scoring.scorers import SCORERS
 from consumer.scoring.scorers.base import Params
 
@@ -259,12 +259,24 @@ class Profile(_Strict):
     quality_risk_threshold: float = Field(default=40, ge=0, le=100)
     judge: JudgeChoice = JudgeChoice()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _few_patterns(cls, raw: Any) -> Any:
+        if (count := _patterns_in(raw)) > MAX_PATTERNS:
+            raise ValueError(f"it holds {count} patterns; at most {MAX_PATTERNS} are allowed")
+        return raw
+
     @field_validator("disqualifiers")
     @classmethod
     def _usable_patterns(cls, disqualifiers: tuple[str, ...]) -> tuple[str, ...]:
         for text in disqualifiers:
             if text.startswith(PATTERN_PREFIX):
                 pattern = text.removeprefix(PATTERN_PREFIX)
+                if len(pattern) > MAX_CHARACTERS:
+                    raise ValueError(
+                        f"a pattern has {len(pattern)} characters; at most {MAX_CHARACTERS} are "
+                        "allowed"
+                    )
                 if compiled(pattern).search(""):
                     raise ValueError(
                         f"the pattern {pattern!r} matches the empty text, so it is found everywhere"
@@ -329,6 +341,22 @@ class Profile(_Strict):
             for d in self.disqualifiers
             if d.startswith(PATTERN_PREFIX)
         )
+
+
+def _patterns_in(raw: Any) -> int:
+    """How many patterns are written in it. Counted before the first one is compiled."""
+    count, left = 0, [raw]
+    while left:
+        match left.pop():
+            case str() as text:
+                count += text.startswith(PATTERN_PREFIX)
+            case list() | tuple() as values:
+                left += values
+            case dict() as values:
+                left += values.values()
+                prohibited = values.get("prohibited")
+                count += len(prohibited) if isinstance(prohibited, list | tuple) else 0
+    return count
 
 
 def parse_profile(raw: Any) -> Profile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -117,6 +118,24 @@ async def test_what_this_version_cannot_use_is_left_out(api: Api, database: str)
     await api.profiles.refresh_now()
     assert not api.profiles.is_activated(RULES)
     assert (await api.http.put(f"/profiles/{RULES}", json=changed(api))).json()["version"] == 10
+
+
+async def test_requests_are_answered_while_patterns_compile(api: Api) -> None:
+    """All that are allowed, each about as costly as one may be."""
+    turns = 0
+
+    async def go_on() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0.001)
+            turns += 1
+
+    costly = [rf"pattern:(\pL|\pN){{{30 + n % 18}}}{n}" for n in range(100)]
+    others = asyncio.create_task(go_on())
+    stored = await api.http.put(f"/profiles/{RULES}", json=changed(api, disqualifiers=costly))
+    others.cancel()
+    assert stored.status_code == 201, stored.text
+    assert turns > 100
 
 
 async def test_bad_profiles_are_refused_with_every_problem(api: Api) -> None:

@@ -53,6 +53,13 @@ def test_a_pattern_too_large_is_refused() -> None:
         compiled(r"(\pL{500}|\pN{500}|\pP{500}|[^\pL]{500}){2}")
 
 
+def test_the_products_own_patterns_may_take_more() -> None:
+    large = r"\pL{100}N"
+    with pytest.raises(ValueError, match=r"too large"):
+        compiled(large)
+    assert compiled(large, own=True).search("a" * 100 + "n")
+
+
 def test_counts_within_bounds_stay_quick() -> None:
     assert seconds(r"((a{10}){10}){10}b", "a" * 50_000) < 2
 

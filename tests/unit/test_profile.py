@@ -6,6 +6,7 @@ import pytest
 
 from consumer.config import load_profiles
 from consumer.resources import resource
+from consumer.scoring.patterns import compiled
 from consumer.scoring.profile import ProfileInvalid, Seat, by_id, parse_profile, select
 from consumer.scoring.scorers import SCORERS
 from tests.unit.builders import (
@@ -526,6 +527,37 @@ def test_a_disqualifying_pattern_must_be_usable(disqualifier: str, problem: str)
 def test_a_disqualifier_says_something() -> None:
     (problem,) = problems(disqualifiers=[""])
     assert problem.startswith("disqualifiers.0: String should have at least 1 character")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"disqualifiers": [f"pattern:never{n}" for n in range(101)]},
+        {
+            "disqualifiers": [f"pattern:never{n}" for n in range(50)],
+            "gates": [
+                {
+                    "id": "shape",
+                    "check": "structure",
+                    "threshold": 1,
+                    "params": {
+                        "prohibited": [f"nor{n}" for n in range(25)],
+                        "required_sections": [f"pattern:either{n}" for n in range(26)],
+                    },
+                }
+            ],
+        },
+    ],
+)
+def test_patterns_are_counted_before_one_is_compiled(changes: dict[str, Any]) -> None:
+    before = compiled.cache_info().misses
+    assert problems(**changes) == ["it holds 101 patterns; at most 100 are allowed"]
+    assert compiled.cache_info().misses == before
+
+
+def test_a_long_disqualifying_pattern_is_refused() -> None:
+    (problem,) = problems(disqualifiers=["pattern:" + "a" * 1001])
+    assert problem == "disqualifiers: a pattern has 1001 characters; at most 1000 are allowed"
 
 
 def test_only_patterns_disqualify_where_no_judge_is_asked() -> None:
