@@ -22,6 +22,7 @@ from collections.abc import (
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from time import monotonic
 from typing import Any
 from uuid import UUID
@@ -62,6 +63,15 @@ class Letter:
     def origin(self) -> str:
         """Where the record was at first."""
         return f"{self.first.topic}:{self.first.partition}:{self.first.offset}"
+
+    @property
+    def about(self) -> bytes:
+        """The same for letters about the same record. What it holds counts, too: any sender may
+        claim another's place.
+        """
+        place = f"{self.origin} {self.first.timestamp_ms}".encode()
+        parts = [place, self.record.key or b"", self.record.value or b""]
+        return sha256(b"".join(sha256(part).digest() for part in parts)).digest()
 
     @property
     def reason(self) -> str:
@@ -216,13 +226,12 @@ async def plan(
     there are. What `known` says to be accepted already is not sent: intake would only count it as a
     duplicate.
     """
-    newest: dict[tuple[str, int | None], tuple[int, Choice | None]] = {}
+    newest: dict[bytes, tuple[int, Choice | None]] = {}
     async for letter in letters:
-        record = letter.origin, letter.first.timestamp_ms
-        if letter.redrives < newest.get(record, (0, None))[0]:
+        if letter.redrives < newest.get(letter.about, (0, None))[0]:
             continue
         choice = judged(letter, topic, max_redrives=max_redrives, force=force)
-        newest[record] = letter.redrives, choice if wanted.fits(letter) else None
+        newest[letter.about] = letter.redrives, choice if wanted.fits(letter) else None
     choices = [choice for _, choice in newest.values() if choice is not None]
     return _limited(await _without_known(choices, known), limit)
 

@@ -323,6 +323,7 @@ class Intake:
             at = await consumer.position(place) if consumer.last_poll_timestamp(place) else 0
             if at > self._acknowledged.get(place, 0):
                 offsets[place] = at
+        self._acknowledged.update(offsets)  # tried once: each poll would try, and warn, anew
         if offsets:
             await self._commit(offsets)
 

@@ -17,7 +17,8 @@ _DEAD_LETTER = "DeadLetter"
 _ABOUT = (
     "Score requests in, scores out. Topic names are settings; these are the defaults. "
     "Events are CloudEvents 1.0, sent in binary mode. Readers ignore unknown fields, and recognise "
-    "duplicates by ce_id: the same event always carries the same one."
+    "duplicates by ce_id: the same event always carries the same one. Headers that begin with "
+    "dlq_ are the consumer's: those of a sender are left out of a dead letter."
 )
 _CE_HEADERS = {
     "ce_specversion": {"type": "string", "const": "1.0"},

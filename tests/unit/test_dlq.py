@@ -162,6 +162,9 @@ async def test_of_letters_about_one_record_the_newest_counts() -> None:
     assert (choice.place, choice.redrives) == ((0, 2), 2)
     # Even where another is asked for: its successor is known to have come back.
     assert await planned(*letters, wanted=Wanted(places=frozenset({(0, 0)}))) == []
+    # Who claims another's place hides nothing of it.
+    forged = letter(1, value=b'{"session_id": "mine"}', redrive_count=9)
+    assert [c.place for c in await planned(letter(0), forged)] == [(0, 0), (0, 1)]
     # The same place in a topic that was made anew is another record.
     assert len(await planned(letter(0), letter(1, original_timestamp=5))) == 2
 
