@@ -106,3 +106,27 @@ async def test_no_more_is_read_than_there_is_room_for(told: bool) -> None:
             assert second.size == room.taken == len(session("second", 60_000))
     assert asked == {"first": 1, "second": 2}
     assert room.taken == 0
+
+
+@pytest.mark.parametrize(("size", "fits"), [(2_000_000, True), (3_000_000, False)])
+async def test_a_final_analysis_asked_for_by_itself_counts_as_its_sessions(
+    size: int, fits: bool
+) -> None:
+    detail = session("s-1", 10).replace(b'"done"', b"null")
+    final = json.dumps({"final_analysis": "x" * size}).encode()
+
+    async def answer(request: Request) -> Response:
+        return Response(final if request.url.path.endswith("/final-analysis") else detail)
+
+    app = Starlette(routes=[Route("/api/v1/history/sessions/{rest:path}", answer)])
+    room = Room(10_000_000)
+    async with served(app) as url, open_client(url, timeout_s=10, headers={}) as client:
+        history = TarsyPythonHistory(client=client, labels={}, max_bytes=9_000_000, timeout_s=10)
+        with room.place() as place:
+            fetching = history.fetch("s-1", place)
+            if not fits:
+                with pytest.raises(HistoryInvalid, match="larger than 2097152 bytes"):
+                    await fetching
+                return
+            assert len((await fetching).final_analysis) == size
+            assert place.size == room.taken == len(detail) + len(final)
