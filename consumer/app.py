@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -49,6 +49,7 @@ log = structlog.get_logger()
 
 FIGURES_EVERY_S = 1.0
 FORGET_EVERY_S = 60.0
+TRY_TO_WRITE_EVERY_S = 5.0
 # A loop that waits for its server ticks at least every 15 s; a send may take 20 s.
 LOOP_SILENT_S = 120.0
 # What is still being answered when all else has stopped: an export, somebody who reads slowly.
@@ -97,6 +98,9 @@ def _trace_of(error: Exception) -> Exception | None:
 async def run(settings: Settings, config: Config, roles: frozenset[Role]) -> None:
     """Runs these roles until SIGTERM or SIGINT. Raises what took the process down otherwise."""
     lifecycle, health = Lifecycle(), Health()
+    metrics.forget_figures()
+    metrics.REPLICAS_WANTED.set(settings.replicas_wanted)
+    health.ready("process")
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, lifecycle.stop.set)
     failpoints.arm(failpoints.parse(settings.failpoints))
@@ -263,6 +267,7 @@ class _Parts:
     event_stored: Signal = field(default_factory=Signal)
     look_again: Signal = field(default_factory=Signal)
     forget_at: float = 0.0
+    write_at: float = 0.0
     room: Room = field(init=False)
 
     def __post_init__(self) -> None:
@@ -285,7 +290,8 @@ class _Parts:
         if Role.API in roles:
             running.append(self._start("api", partial(self._serve, front), self.lifecycle.stop))
         await self.lifecycle.stop.wait()
-        log.info("stopping", reason=str(self.lifecycle.failure or "signal"))
+        tell = log.error if self.lifecycle.failure else log.info
+        tell("stopping", reason=str(self.lifecycle.failure or "signal"))
         self.health.not_ready("process", "stopping")
         self.request_accepted.set()
         self.look_again.set()
@@ -405,6 +411,8 @@ class _Parts:
         async def run(stop: asyncio.Event) -> None:
             backoff = Backoff("figures", heartbeat, stop)
             while not stop.is_set():
+                if intake is not None:
+                    await self._look_at_kafka(intake)
                 async with backoff.bear():
                     await self._look(intake)
                 heartbeat.tick()
@@ -414,13 +422,23 @@ class _Parts:
 
         return run
 
+    async def _look_at_kafka(self, intake: Intake) -> None:
+        await intake.check_alive()
+        if trouble := intake.trouble:
+            self.health.not_ready("kafka", trouble)
+        else:
+            self.health.ready("kafka")
+        await intake.measure_lag()
+
     async def _look(self, intake: Intake | None) -> None:
-        try:
+        with self._needed("postgres", "postgres_writes"):
             backlog = await self.opened.store.backlog(self.settings.backlog_high_water + 1)
-        except NotReachable as error:
-            self.health.not_ready("postgres", str(error))
-            raise
         self.health.ready("postgres")
+        if monotonic() >= self.write_at or "postgres_writes" in self.health.waiting_for:
+            with self._needed("postgres_writes"):
+                await self.opened.store.try_to_write()
+            self.health.ready("postgres_writes")
+            self.write_at = monotonic() + TRY_TO_WRITE_EVERY_S
         await self.opened.profiles.refresh_now()
         await self._forget_changes()
         await self._look_at_judges()
@@ -431,13 +449,19 @@ class _Parts:
         metrics.SESSIONS_WAITING.set(self.room.waiting)
         metrics.OUTBOX_PENDING.set(backlog.outbox)
         metrics.OUTBOX_OLDEST_SECONDS.set(backlog.oldest_outbox_s)
+        self.health.figures.tick()
         if intake is not None:
             intake.regulate(backlog.pending)
-            await intake.check_alive()
-            if trouble := intake.trouble:
-                self.health.not_ready("kafka", trouble)
-            else:
-                self.health.ready("kafka")
+
+    @contextlib.contextmanager
+    def _needed(self, *parts: str) -> Iterator[None]:
+        """Says of these parts that they are not ready where that is found. Raises NotReachable."""
+        try:
+            yield
+        except NotReachable as error:
+            for part in parts:
+                self.health.not_ready(part, str(error))
+            raise
 
     async def _forget_changes(self) -> None:
         """Live events are kept for an hour. Whoever has time for it deletes them."""

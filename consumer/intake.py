@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
+from math import nan
 from time import monotonic, perf_counter, time
 from typing import Any
 
@@ -52,6 +53,7 @@ CONNECT_LIMIT_S = 60.0
 # after the other, before a group forms. Whoever gives up earlier leaves one more behind.
 JOIN_LIMIT_SESSIONS = 4
 TICK_S = 5.0
+LAG_LIMIT_S = 3.0
 # Batches under way: one being committed, one at work in Postgres, one on its way there.
 AT_ONCE = 3
 # So many records are read before others get their turn: what Postgres has answered goes on.
@@ -266,6 +268,16 @@ class Intake:
         else:
             self._kafka_away_at = monotonic()
             self._heartbeat.tick()
+
+    async def measure_lag(self) -> None:
+        """How many records of our partitions are not read yet, as a metric."""
+        consumer, lag = self._consumer, nan
+        if consumer is not None and self._joined:
+            with contextlib.suppress(TimeoutError, KafkaError):
+                async with asyncio.timeout(LAG_LIMIT_S):
+                    ends = await consumer.end_offsets(consumer.assignment())
+                    lag = sum([max(0, end - await consumer.position(p)) for p, end in ends.items()])
+        metrics.INTAKE_LAG.set(lag)
 
     def _silent_s(self) -> float:
         """Seconds since we last asked for records, or since Kafka last answered, if that is longer.

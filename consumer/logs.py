@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import Counter
+from collections.abc import Callable
+from math import inf
+from time import monotonic
 from typing import Any
 
 import structlog
@@ -12,6 +16,35 @@ import structlog
 QUIET = ("aiokafka", "httpx", "uvicorn.access", "asyncio")
 # It warns of how it is set up, which is meant so.
 ONLY_ERRORS = ("consumer.faststream",)
+
+
+# Of such a library's lines each place in its code has one in so many seconds: it tells of a broker
+# that is away fifty times a second.
+BOUNDED = "aiokafka"
+BOUNDED_EVERY_S = 10.0
+
+
+class Bounded(logging.Filter):
+    """Leaves out what a bounded library repeats, and tells how much that was."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._told_at: dict[tuple[str, int], float] = {}
+        self._left_out = Counter[tuple[str, int]]()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to tell it."""
+        place, now = (record.pathname, record.lineno), self._clock()
+        if not record.name.startswith(BOUNDED):
+            return True
+        if now - self._told_at.get(place, -inf) < BOUNDED_EVERY_S:
+            self._left_out[place] += 1
+            return False
+        self._told_at[place] = now
+        if more := self._left_out.pop(place, 0):
+            record.msg, record.args = f"{record.getMessage()} ({more} more such lines)", ()
+        return True
 
 
 def set_up(level: str, log_format: str) -> None:
@@ -40,6 +73,7 @@ def set_up(level: str, log_format: str) -> None:
         else structlog.dev.ConsoleRenderer()
     )
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(Bounded())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

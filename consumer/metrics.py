@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import nan
 from time import perf_counter
 
 from prometheus_client import Counter, Gauge, Histogram
+
+from consumer.error_codes import ErrorCode
+from consumer.errors import HistoryUnavailable
 
 # Calls take from a tenth of a second (a cached answer) to five minutes (a long session).
 CALL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300)
@@ -107,6 +111,11 @@ JUDGE_BREAKER = Gauge(
 JUDGE_BREAKER_OPENED = Counter(
     "scoring_judge_breaker_opened_total", "Times that the circuit breaker opened.", ["provider"]
 )
+JUDGE_LAST_ERROR = Gauge(
+    "scoring_judge_last_error",
+    "1 for the class of the last error that counted against the circuit breaker.",
+    ["provider", "error"],
+)
 JUDGE_CONCURRENCY = Gauge(
     "scoring_judge_concurrency_limit", "Calls at a time that this process makes.", ["provider"]
 )
@@ -174,6 +183,12 @@ INTAKE_BATCH_SECONDS = Histogram(
     buckets=AGE_BUCKETS,
 )
 
+INTAKE_LAG = Gauge(
+    "scoring_intake_lag_records",
+    "Records in the partitions of this process that it has not read yet; NaN where Kafka does not "
+    "tell.",
+)
+
 OUTBOX_PENDING = Gauge("scoring_outbox_pending", "Events not yet acknowledged by Kafka.")
 OUTBOX_OLDEST_SECONDS = Gauge(
     "scoring_outbox_oldest_seconds", "Age of the oldest event not yet acknowledged by Kafka."
@@ -212,6 +227,18 @@ BATCH_REQUESTS = Counter(
     "scoring_batch_requests_total", "Requests of batches that Kafka has acknowledged."
 )
 
+READY = Gauge(
+    "scoring_ready",
+    "1 where this process can use what it needs, 0 where not, by part: postgres (its reads), "
+    "postgres_writes, kafka (in the consumer group), history (as its last call found), "
+    "judge:PROVIDER (breaker closed), api, process (not stopping).",
+    ["part"],
+)
+FIGURES_AGE_SECONDS = Gauge(
+    "scoring_figures_age_seconds",
+    "Seconds since the figures of the queue, the outbox and the day's money were read; older than "
+    "10 s they are NaN.",
+)
 LOOP_AGE_SECONDS = Gauge(
     "scoring_loop_age_seconds", "Seconds since a loop last showed that it is alive.", ["loop"]
 )
@@ -220,6 +247,39 @@ SERVER_UNREACHABLE = Counter(
     "Times that a loop found a server away; server: postgres or kafka.",
     ["loop", "server"],
 )
+
+
+REPLICAS_WANTED = Gauge(
+    "scoring_replicas_wanted", "Processes that there should be at least: REPLICAS_WANTED."
+)
+
+# A failure that is the first of its kind shall be an increase, too.
+for _code in ErrorCode:
+    REQUESTS_FINISHED.labels(_code.value)
+
+
+def forget_figures() -> None:
+    """Marks what the database tells as unknown: a figure is never its last value."""
+    for figure in (
+        REQUESTS_PENDING,
+        REQUESTS_IN_PROGRESS,
+        OLDEST_PENDING_SECONDS,
+        OUTBOX_PENDING,
+        OUTBOX_OLDEST_SECONDS,
+    ):
+        figure.set(nan)
+    JUDGE_SPENT.clear()
+
+
+_last_errors: dict[str, str] = {}
+
+
+def tell_last_error(provider: str, error: str) -> None:
+    """The class of error that takes the place of the one before."""
+    if before := _last_errors.get(provider):
+        JUDGE_LAST_ERROR.remove(provider, before)
+    _last_errors[provider] = error
+    JUDGE_LAST_ERROR.labels(provider, error).set(1)
 
 
 @contextmanager
@@ -250,3 +310,5 @@ def history_call() -> Iterator[None]:
         raise
     finally:
         HISTORY_SECONDS.labels(result).observe(perf_counter() - started)
+        if result != "cancelled":
+            READY.labels("history").set(result != HistoryUnavailable.__name__)

@@ -96,6 +96,9 @@ class Settings(BaseSettings):
     # No partition polled for this long, though Kafka answers: the process ends.
     kafka_stale_after_seconds: Seconds = 120
 
+    # Processes that there should be at least: with fewer an alert fires.
+    replicas_wanted: int = Field(default=1, ge=1, le=10_000)
+
     # Worker
     worker_slots: int = Field(default=16, ge=1, le=4096)
     lease_seconds: Seconds = 60

@@ -324,6 +324,12 @@ SELECT
     coalesce((SELECT extract(epoch FROM now() - created_at)
               FROM outbox ORDER BY seq LIMIT 1), 0)::double precision AS oldest_outbox_s;
 
+-- name: write_nothing
+-- Needs what a request's way through needs of locks and rights, and changes no row.
+WITH score AS (INSERT INTO session_scores SELECT * FROM session_scores WHERE false),
+     event AS (DELETE FROM outbox WHERE false)
+UPDATE score_requests SET state = state WHERE false;
+
 -- name: insert_criteria
 -- Keeps a criteria definition, once.
 INSERT INTO scoring_criteria_definitions (criteria_hash, criteria_content)

@@ -16,6 +16,9 @@ from consumer import metrics
 from consumer.api.problems import Problem, answer
 from consumer.loops import Heartbeat
 
+# As old as a figure may be.
+FIGURES_KEPT_S = 10.0
+
 
 @dataclass(slots=True)
 class Health:
@@ -23,14 +26,18 @@ class Health:
 
     heartbeats: list[Heartbeat] = field(default_factory=list)
     waiting_for: dict[str, str] = field(default_factory=dict)
+    # Ticks when the database's figures were read.
+    figures: Heartbeat = field(default_factory=lambda: Heartbeat("read", limit_s=FIGURES_KEPT_S))
 
     def ready(self, name: str) -> None:
         """This part is ready."""
         self.waiting_for.pop(name, None)
+        metrics.READY.labels(name).set(1)
 
     def not_ready(self, name: str, reason: str) -> None:
         """This part is not ready, and why."""
         self.waiting_for[name] = reason
+        metrics.READY.labels(name).set(0)
 
     @property
     def dead(self) -> Sequence[Heartbeat]:
@@ -79,7 +86,7 @@ def probes(health: Health) -> Starlette:
         )
 
     async def readyz(_: Request) -> Response:
-        """Readiness: Postgres, migrations, Kafka."""
+        """Readiness: Postgres, that it can be written, migrations, Kafka."""
         ready = not health.waiting_for
         return JSONResponse(
             {"ready": ready, "waiting_for": health.waiting_for}, status_code=200 if ready else 503
@@ -88,6 +95,9 @@ def probes(health: Health) -> Starlette:
     async def prometheus(_: Request) -> Response:
         for beat in health.heartbeats:
             metrics.LOOP_AGE_SECONDS.labels(beat.name).set(beat.age_s)
+        metrics.FIGURES_AGE_SECONDS.set(health.figures.age_s)
+        if not health.figures.alive:
+            metrics.forget_figures()
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
     routes = {"/healthz": healthz, "/readyz": readyz, "/metrics": prometheus}

@@ -126,20 +126,32 @@ class Line:
             permit.dropped()
             raise
         except JudgeUnavailable as error:
-            self._failed(permit)
+            self._failed(permit, error)
             if self.held:
                 raise self._held(f"failed and is left alone: {error}") from error
             raise
         except BaseException:
             permit.dropped()
             raise
+        was = self.breaker.state
         permit.succeeded()
+        if was is not self.breaker.state:
+            log.warning("breaker_closed", provider=self.name)
         return completion
 
-    def _failed(self, permit: Permit) -> None:
+    def _failed(self, permit: Permit, error: JudgeUnavailable) -> None:
         opened = self.breaker.opened_total
         permit.failed()
-        metrics.JUDGE_BREAKER_OPENED.labels(self.name).inc(self.breaker.opened_total - opened)
+        metrics.tell_last_error(self.name, type(error).__name__)
+        if self.breaker.opened_total > opened:
+            metrics.JUDGE_BREAKER_OPENED.labels(self.name).inc()
+            log.warning(
+                "breaker_opened",
+                provider=self.name,
+                error_class=type(error).__name__,
+                error=str(error),
+                probe_in_s=self.breaker.retry_after_s,
+            )
 
     def _held(self, why: str) -> JudgeHeld:
         wait_s = min(self.breaker.retry_after_s, WAIT_FOR_PROBE_S)

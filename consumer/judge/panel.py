@@ -237,6 +237,7 @@ def _told_what_was_paid(error: BudgetExhausted, paid: Sequence[Sample]) -> Budge
 
 def _observe(line: Line) -> None:
     name = line.name
+    metrics.READY.labels(f"judge:{name}").set(line.breaker.state is State.CLOSED)
     metrics.JUDGE_BREAKER.labels(name).set(_STATES[line.breaker.state])
     metrics.JUDGE_CONCURRENCY.labels(name).set(line.concurrency.limit)
     metrics.JUDGE_IN_FLIGHT.labels(name).set(line.concurrency.in_flight)

@@ -3,9 +3,15 @@
 import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from math import isnan
+from typing import Any
 
+import asyncpg
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from consumer.demo.servers import EmbeddedPostgres
 from consumer.edges.postgres import migrations
@@ -32,10 +38,84 @@ async def test_postgres_gone_and_back(stage: Stage) -> None:
         await migrations.up(postgres.dsn)
         async with stage.consumer(database_url=postgres.dsn) as consumer:
             await asyncio.to_thread(postgres.kill)
-            told = await waits_for(consumer, {"postgres"})
+            told = await waits_for(consumer, {"postgres", "postgres_writes"})
             assert "does not answer" in told["postgres"]
             await asyncio.to_thread(postgres.start)
             await waits_for(consumer, set())
+
+
+async def figures(consumer: Replica) -> dict[str, float]:
+    async with httpx.AsyncClient(base_url=consumer.url) as http:
+        text = (await http.get("/metrics")).text
+    return {
+        sample.name + str(dict(sample.labels) or ""): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+@asynccontextmanager
+async def read_only(operator: asyncpg.Connection) -> AsyncIterator[None]:
+    for statement in (
+        "ALTER SYSTEM SET default_transaction_read_only = on",
+        "SET default_transaction_read_only = off",
+        "SELECT pg_reload_conf()",
+    ):
+        await operator.execute(statement)
+    yield
+    await operator.execute("ALTER SYSTEM RESET default_transaction_read_only")
+    await operator.execute("SELECT pg_reload_conf()")
+
+
+@asynccontextmanager
+async def writes_locked(operator: asyncpg.Connection) -> AsyncIterator[None]:
+    async with operator.transaction():
+        await operator.execute("LOCK TABLE score_requests IN SHARE MODE")
+        yield
+
+
+@asynccontextmanager
+async def locked(operator: asyncpg.Connection) -> AsyncIterator[None]:
+    async with operator.transaction():
+        await operator.execute("LOCK TABLE score_requests")
+        yield
+
+
+async def until_told(consumer: Replica, *, known: bool) -> dict[str, float]:
+    """Waits until the queue's figures are known, or marked as unknown."""
+    async with asyncio.timeout(30):
+        while isnan((found := await figures(consumer))["scoring_requests_pending"]) is known:
+            await asyncio.sleep(0.2)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("trouble", "parts", "why"),
+    [
+        (read_only, {"postgres_writes"}, "read-only transaction"),
+        (writes_locked, {"postgres_writes"}, "lock timeout"),
+        (locked, {"postgres", "postgres_writes"}, "TimeoutError"),
+    ],
+)
+async def test_postgres_that_answers_and_cannot_be_used(
+    stage: Stage, trouble: Callable[[Any], Any], parts: set[str], why: str
+) -> None:
+    with EmbeddedPostgres(stage.folder / "postgres") as postgres:
+        await migrations.up(postgres.dsn)
+        operator = await asyncpg.connect(postgres.dsn)
+        async with stage.consumer(database_url=postgres.dsn) as consumer:
+            await until_told(consumer, known=True)
+            async with trouble(operator):
+                assert why in (await waits_for(consumer, parts))["postgres_writes"]
+                found = await figures(consumer)
+                for part in ("postgres", "postgres_writes"):
+                    assert found[f"scoring_ready{ {'part': part} }"] == (part not in parts)
+                if "postgres" in parts:  # nobody is told how it was
+                    found = await until_told(consumer, known=False)
+                    assert found["scoring_figures_age_seconds"] > 10
+            await waits_for(consumer, set())
+            await until_told(consumer, known=True)
+        await operator.close()
 
 
 async def test_kafka_silent_and_back_and_silent_for_long(

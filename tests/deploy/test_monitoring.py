@@ -80,6 +80,11 @@ def test_every_metric_is_on_a_dashboard_but_for_few() -> None:
         "scoring_intake_batch_records",
         "scoring_intake_batch_seconds",
         "scoring_server_unreachable_total",
+        "scoring_ready",
+        "scoring_figures_age_seconds",
+        "scoring_intake_lag_records",
+        "scoring_judge_last_error",
+        "scoring_replicas_wanted",
     }
     families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in exported()}
     assert {name for name in families if name not in shown} == left_out

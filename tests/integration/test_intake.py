@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -25,6 +26,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
+from consumer import metrics
 from consumer.demo.servers import EmbeddedKafka, EmbeddedPostgres, create_topics
 from consumer.edges import kafka_codecs
 from consumer.edges.kafka_codecs import Undecodable, uncompress
@@ -663,11 +665,30 @@ async def test_above_high_water_kafka_keeps_requests_until_half_of_it_is_done(
             await running.intake.check_alive()  # nothing is polled, and nothing ought to be
         assert await requests(database) == 2
         assert await acknowledged(kafka, topics) == 2
+        assert await lag(running) == 20
 
         running.intake.regulate(5)
         await running.intake.check_alive()
         await until_stored(database, 22)
         await until_acknowledged(kafka, topics, 22)
+        assert await lag(running) == 0
+
+
+async def lag(running: Running) -> float:
+    await running.intake.measure_lag()
+    value: float = metrics.INTAKE_LAG._value.get()
+    return value
+
+
+async def test_lag_is_known_of_partitions_that_are_paused_from_the_start(
+    store: Store, kafka: KafkaServer, topics: Topics
+) -> None:
+    await publish(kafka, topics.requested, [asked(f"s{n}") for n in range(9)])
+    async with taking_in(store, settings(kafka, topics, high_water=10)) as running:
+        running.intake.regulate(11)
+        assert isnan(await lag(running))
+        await joined(running)
+        assert await lag(running) == 9
 
 
 async def test_a_rebalance_wakes_no_paused_partition(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import structlog
+from prometheus_client import generate_latest
 
 from consumer.errors import (
     BudgetExhausted,
@@ -268,6 +269,34 @@ async def test_a_probe_makes_one_try_and_its_success_closes() -> None:
     await ask(asked)
     assert state_of(asked) is State.CLOSED
     assert (asked.held, asked.probing) == (False, False)
+
+
+@virtually
+async def test_what_the_runbook_looks_for_is_said(logged: list[Any]) -> None:
+    asked = await opened()
+    assert [(said["event"], said["error_class"], said["error"]) for said in logged] == [
+        ("breaker_opened", "JudgeUnavailable", "connection refused")
+    ]
+    await asyncio.sleep(30)
+    await fail(asked, 1, JudgeOverloaded("too much to do"))
+    assert logged[-1] == {
+        "event": "breaker_opened",
+        "log_level": "warning",
+        "provider": "main",
+        "error_class": "JudgeOverloaded",
+        "error": "too much to do",
+        "probe_in_s": 30,
+    }
+    errors = [f'error="{name}"' for name in ("JudgeUnavailable", "JudgeOverloaded")]
+    told = generate_latest().decode()
+    assert [f'scoring_judge_last_error{{{e},provider="main"}}' in told for e in errors] == [
+        False,
+        True,
+    ]
+    await asyncio.sleep(30)
+    await ask(asked)
+    await ask(asked)
+    assert [said["event"] for said in logged] == ["breaker_opened"] * 2 + ["breaker_closed"]
 
 
 @virtually

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from consumer.logs import QUIET, set_up
+from consumer.logs import QUIET, Bounded, set_up
 
 Capture = pytest.CaptureFixture[str]
 
@@ -137,3 +137,21 @@ def test_the_console_format_is_for_people(capsys: Capture) -> None:
     assert "what happened" in told
     with pytest.raises(json.JSONDecodeError):
         json.loads(told.splitlines()[0])
+
+
+def test_what_a_library_repeats_is_told_seldom() -> None:
+    now = 0.0
+    bounded = Bounded(clock=lambda: now)
+
+    def told(name: str, line: int, text: str) -> str | None:
+        record = logging.LogRecord(name, logging.ERROR, "client.py", line, "%s", (text,), None)
+        return record.getMessage() if bounded.filter(record) else None
+
+    assert told("aiokafka.client", 1, "node 1 is away") == "node 1 is away"
+    assert told("aiokafka.client", 2, "of another kind") == "of another kind"
+    assert [told("aiokafka.client", 1, "node 2 is away") for _ in range(3)] == [None] * 3
+    assert [told("consumer.intake", 1, "ours") for _ in range(2)] == ["ours"] * 2
+    now = 10.0
+    assert told("aiokafka.client", 1, "away") == "away (3 more such lines)"
+    now = 20.0
+    assert told("aiokafka.client", 1, "away") == "away"

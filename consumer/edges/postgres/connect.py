@@ -47,6 +47,7 @@ UNREACHABLE = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.LockNotAvailableError,
 )
 # A server that answers like this will not change its mind by waiting.
 MISCONFIGURED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)

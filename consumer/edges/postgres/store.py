@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -28,6 +29,8 @@ from consumer.scoring.score import Score
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # Each round settles at least one session's leader, whoever else is inserting.
 _INSERT_ROUNDS = 10
+# Nobody who looks how things are waits longer for a locked table.
+LOOK_LIMIT_S = 5.0
 
 
 def load_queries(text: str) -> dict[str, str]:
@@ -438,8 +441,18 @@ class Store:
 
     async def backlog(self, limit: int) -> Backlog:
         """How much waits and for how long."""
-        (row,) = await self._fetch("backlog", limit)
+        with translated(self.where):
+            async with asyncio.timeout(LOOK_LIMIT_S):
+                (row,) = await self._fetch("backlog", limit)
         return Backlog(**dict(row))
+
+    async def try_to_write(self) -> None:
+        """Writes nothing, where everything is written. Raises NotReachable where that would fail,
+        or wait for a lock.
+        """
+        async with self._transaction() as connection:
+            await connection.execute(f"SET LOCAL lock_timeout = {int(LOOK_LIMIT_S * 1000)}")
+            await connection.execute(self._sql["write_nothing"])
 
     async def prune(self, *, older_than_days: int, batch: int) -> int:
         """Deletes one batch of old finished requests; answers how many. Scores are kept."""
