@@ -14,6 +14,7 @@ ScoreConsumerError
     │   │   ├── JudgeRateLimited   we ask too often: `retry_after` tells when to come back
     │   │   ├── JudgeOverloaded    it has too much to do: ask less of it
     │   │   ├── JudgeNoAnswer      it took our request and gave no usable answer
+    │   │   │   └── JudgeUnreadable   it gave an answer, and nobody can read it
     │   │   ├── JudgeRejected      our key or quota is refused: needs a human, so no quick retry
     │   │   └── JudgeHeld          it is not asked at all for now: its circuit breaker is open
     │   └── SessionNotCompleted
@@ -97,6 +98,9 @@ class HistoryUnavailable(Unavailable):
 
 class JudgeUnavailable(Unavailable):
     code = ErrorCode.JUDGE_UNAVAILABLE
+    paid = False
+    """Whether the same request met a JudgeUnreadable on the way: asked for ever, it costs for ever.
+    """
 
 
 class JudgeRateLimited(JudgeUnavailable):
@@ -109,6 +113,12 @@ class JudgeOverloaded(JudgeUnavailable):
 
 class JudgeNoAnswer(JudgeUnavailable):
     """The provider took our request and gave no usable answer: it may have been billed."""
+
+
+class JudgeUnreadable(JudgeNoAnswer):
+    """The provider answered, and nobody can read it: it was billed, most likely."""
+
+    paid = True
 
 
 class JudgeHeld(JudgeUnavailable):

@@ -32,6 +32,7 @@ from consumer.errors import (
     JudgeRefused,
     JudgeRejected,
     JudgeUnavailable,
+    JudgeUnreadable,
 )
 from consumer.ports import ChatMessage, Completion, Provider
 from consumer.scoring.verdict import output_schema
@@ -610,22 +611,34 @@ NO_ANSWERS = (
 async def test_an_answer_that_is_no_answer(judging: Judging, api: Api) -> None:
     async with judging(api, *(reply(200, body) for body in NO_ANSWERS)) as judge:
         for _ in NO_ANSWERS:
-            await judge.fails(JudgeNoAnswer)
+            await judge.fails(JudgeUnreadable)
         assert len(judge.server.asked) == len(NO_ANSWERS)
 
 
 @each_api
 async def test_an_answer_without_a_choice(judging: Judging, api: Api) -> None:
     async with judging(api, reply(200, api.empty)) as judge:
-        await judge.fails(JudgeNoAnswer)
+        await judge.fails(JudgeUnreadable)
         assert len(judge.server.asked) == 1
 
 
 @each_api
 async def test_an_answer_in_a_wrong_encoding(judging: Judging, api: Api) -> None:
     async with judging(api, reply(200, b"no gzip", {"content-encoding": "gzip"})) as judge:
-        await judge.fails(JudgeNoAnswer)
+        await judge.fails(JudgeUnreadable)
         assert len(judge.server.asked) == 1
+
+
+@each_api
+async def test_an_error_that_can_t_be_read_goes_by_its_status(judging: Judging, api: Api) -> None:
+    packed = {"content-encoding": "br", "retry-after": "3"}
+    long = b" " * (base.MAX_ANSWER_BYTES + 1)
+    replies = [reply(429, b"no gzip", packed), reply(401, b"x", {"content-encoding": "gzip"})]
+    async with judging(api, *replies, reply(500, long)) as judge:
+        assert (await judge.fails(JudgeRateLimited)).retry_after == 3
+        await judge.fails(JudgeRejected)
+        await judge.fails(JudgeUnavailable)
+        assert len(judge.server.asked) == 3
 
 
 # --- Connections -------------------------------------------------------------------------------
@@ -698,7 +711,7 @@ async def test_an_answer_that_is_too_long_is_not_read_to_its_end(
     whole = 25 * base.MAX_ANSWER_BYTES
     flood = Drip(b" " * whole, pause_s=0, chunk_bytes=500_000)
     async with judging(api, flood) as judge:
-        await judge.fails(JudgeNoAnswer)
+        await judge.fails(JudgeUnreadable)
         assert len(judge.server.asked) == 1
     await flood.ended.wait()
     assert base.MAX_ANSWER_BYTES <= flood.sent < whole
@@ -711,11 +724,12 @@ async def test_an_answer_of_the_greatest_length_is_read(judging: Judging, api: A
         assert (await judge.ask()).text == TEXT
 
 
-@pytest.mark.parametrize("said", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("name", BROKEN)
 @each_api
-async def test_a_server_that_breaks_the_protocol(api: Api, said: bytes) -> None:
-    async with saying(said) as server, provider_at(server.url, api.kind) as broken:
-        await Judge(broken, JudgeServer("", [])).fails(JudgeNoAnswer)
+async def test_a_server_that_breaks_the_protocol(api: Api, name: str) -> None:
+    error = JudgeUnreadable if "packed" in name else JudgeNoAnswer  # or the answer did not come
+    async with saying(BROKEN[name]) as server, provider_at(server.url, api.kind) as broken:
+        await Judge(broken, JudgeServer("", [])).fails(error)
     assert server.asked == 1
 
 

@@ -35,6 +35,7 @@ from consumer.errors import (
     JudgeRefused,
     JudgeRejected,
     JudgeUnavailable,
+    JudgeUnreadable,
     ScoringError,
     Unavailable,
 )
@@ -212,15 +213,13 @@ class HttpProvider(ABC):
         """See ports.Provider. The client's read timeout is that of the whole call.
 
         Of JudgeUnavailable: JudgeRateLimited, JudgeOverloaded and JudgeRejected where the provider
-        says so, JudgeNoAnswer where an answer did not come, or can't be read.
+        says so, JudgeNoAnswer where an answer did not come, JudgeUnreadable where it can't be read.
         """
         try:
             async with asyncio.timeout(self.client.timeout.read):
                 answer = await self._answer(messages, schema, max_tokens)
         except TimeoutError as error:
             raise JudgeNoAnswer(f"judge {self.name} does not answer in time") from error
-        except BodyRefused as error:
-            raise JudgeNoAnswer(f"judge {self.name} gives an answer that {error}") from error
         except FAILURES as error:
             kind = JudgeUnavailable if _never_connected(error) else JudgeNoAnswer
             raise kind(f"judge {self.name} does not answer: {why(error)}") from error
@@ -228,9 +227,7 @@ class HttpProvider(ABC):
             return self._completion(answer.json())
         except ValueError as error:  # pydantic's ValidationError is one
             # Half an answer, or a proxy's page: the server is unwell, the verdict is not at fault.
-            raise JudgeNoAnswer(
-                f"judge {self.name} answered something that can't be read"
-            ) from error
+            raise self._unreadable() from error
 
     async def _answer(
         self, messages: Sequence[ChatMessage], schema: Mapping[str, Any], max_tokens: int
@@ -268,7 +265,12 @@ class HttpProvider(ABC):
             "POST", self._path(), content=content, headers=_JSON
         ) as response:
             failpoints.reach(failpoints.Point.DURING_JUDGE_CALL)
-            answer = await read_body(response, MAX_ANSWER_BYTES)
+            try:
+                answer = await read_body(response, MAX_ANSWER_BYTES)
+            except (BodyRefused, httpx.DecodingError) as error:
+                if response.is_success:
+                    raise self._unreadable() from error
+                answer = b""  # an error may be told by its status alone
             return Answer(status=response.status_code, headers=response.headers, body=answer)
 
     def _problem(self, answer: Answer) -> Problem:
@@ -300,6 +302,9 @@ class HttpProvider(ABC):
         if issubclass(kind, Unavailable):
             return kind(message, retry_after=problem.retry_after)
         return kind(message)
+
+    def _unreadable(self) -> JudgeUnreadable:
+        return JudgeUnreadable(f"judge {self.name} answered something that can't be read")
 
     def _refusal(self, reason: str) -> JudgeRefused:
         """The error for an answer that is a refusal; the reason is one of the provider's codes."""
