@@ -15,7 +15,7 @@ ScoreConsumerError
     │   │   ├── JudgeOverloaded    it has too much to do: ask less of it
     │   │   ├── JudgeNoAnswer      it took our request and gave no usable answer
     │   │   │   └── JudgeUnreadable   it gave an answer, and nobody can read it
-    │   │   ├── JudgeRejected      our key or quota is refused: needs a human, so no quick retry
+    │   │   ├── JudgeRejected      our key, quota or address is wrong: needs a human, no quick retry
     │   │   └── JudgeHeld          it is not asked at all for now: its circuit breaker is open
     │   └── SessionNotCompleted
     └── Final              will not get better by waiting: answered at once
@@ -126,7 +126,9 @@ class JudgeHeld(JudgeUnavailable):
 
 
 class JudgeRejected(JudgeUnavailable):
-    """The provider refuses our key or our quota is used up: permanent until someone mends it."""
+    """The provider refuses our key, our quota is used up, or something else answers at its address:
+    permanent until someone mends it.
+    """
 
 
 class SessionNotCompleted(Unavailable):
