@@ -14,7 +14,17 @@ from consumer.addresses import http_address
 from consumer.environment import from_files
 from consumer.errors import ConfigError
 from consumer.limits.breaker import OPEN_S
-from consumer.scoring.profile import Profile, ProfileInvalid, Seat, by_id, describe, parse_profile
+from consumer.scoring.profile import (
+    ModelName,
+    Printable,
+    Profile,
+    ProfileInvalid,
+    ProviderName,
+    Seat,
+    by_id,
+    describe,
+    parse_profile,
+)
 from consumer.scoring.prompt import template_problems
 from consumer.substitution import SubstitutionError, substitute_in, variables
 
@@ -27,11 +37,14 @@ class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
 class PriceOverride(_Strict):
     """USD per million tokens, for a model that the price list does not know."""
 
-    input_per_million: float = Field(ge=0, allow_inf_nan=False)
-    output_per_million: float = Field(ge=0, allow_inf_nan=False)
+    input_per_million: _Number = Field(ge=0, le=1_000_000)
+    output_per_million: _Number = Field(ge=0, le=1_000_000)
 
 
 class ProviderConfig(_Strict):
@@ -40,16 +53,17 @@ class ProviderConfig(_Strict):
     type: Literal["openai", "gemini", "anthropic"]
     base_url: str
     api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
-    model: str = Field(min_length=1)
-    context_window: int = Field(default=128_000, ge=1024)
-    max_output_tokens: int = Field(default=8192, ge=256)
-    timeout_s: float = Field(default=120, gt=0, le=600)
+    model: Annotated[str, Field(min_length=1, max_length=255), Printable]
+    context_window: int = Field(default=128_000, ge=1024, le=100_000_000)
+    max_output_tokens: int = Field(default=8192, ge=256, le=10_000_000)
+    timeout_s: float = Field(default=120, ge=1, le=600)
     dialect: Literal["json_schema", "json_object", "none"] = "json_schema"
     max_concurrency: int = Field(default=64, ge=1, le=4096)
-    requests_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    tokens_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    breaker_open_s: float = Field(default=OPEN_S, gt=0, le=3600)
-    daily_cap_usd: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    requests_per_minute: _Number | None = Field(default=None, ge=0.01, le=10_000_000)
+    # Of the smallest context one call a minute.
+    tokens_per_minute: _Number | None = Field(default=None, ge=1000, le=10_000_000_000)
+    breaker_open_s: float = Field(default=OPEN_S, ge=0.1, le=3600)
+    daily_cap_usd: _Number | None = Field(default=None, ge=0, le=1_000_000_000)
     price: PriceOverride | None = None
 
     @field_validator("base_url")
@@ -69,8 +83,8 @@ class ProviderConfig(_Strict):
 
 class _Scoring(_Strict):
     enabled: bool = True
-    llm_provider: str = ""
-    llm_model: str = ""
+    llm_provider: ProviderName = ""
+    llm_model: ModelName = ""
 
 
 class _ScoringFile(_Strict):

@@ -14,7 +14,8 @@ ScoreConsumerError
     │   │   ├── JudgeRateLimited   we ask too often: `retry_after` tells when to come back
     │   │   ├── JudgeOverloaded    it has too much to do: ask less of it
     │   │   ├── JudgeNoAnswer      it took our request and gave no usable answer
-    │   │   ├── JudgeRejected      our key or quota is refused: needs a human, so no quick retry
+    │   │   │   └── JudgeUnreadable   it gave an answer, and nobody can read it
+    │   │   ├── JudgeRejected      our key, quota or address is wrong: needs a human, no quick retry
     │   │   └── JudgeHeld          it is not asked at all for now: its circuit breaker is open
     │   └── SessionNotCompleted
     └── Final              will not get better by waiting: answered at once
@@ -97,6 +98,9 @@ class HistoryUnavailable(Unavailable):
 
 class JudgeUnavailable(Unavailable):
     code = ErrorCode.JUDGE_UNAVAILABLE
+    paid = False
+    """Whether the same request met a JudgeUnreadable on the way: asked for ever, it costs for ever.
+    """
 
 
 class JudgeRateLimited(JudgeUnavailable):
@@ -111,12 +115,20 @@ class JudgeNoAnswer(JudgeUnavailable):
     """The provider took our request and gave no usable answer: it may have been billed."""
 
 
+class JudgeUnreadable(JudgeNoAnswer):
+    """The provider answered, and nobody can read it: it was billed, most likely."""
+
+    paid = True
+
+
 class JudgeHeld(JudgeUnavailable):
     """The provider is known to be unwell and is not asked; the request waits, and loses nothing."""
 
 
 class JudgeRejected(JudgeUnavailable):
-    """The provider refuses our key or our quota is used up: permanent until someone mends it."""
+    """The provider refuses our key, our quota is used up, or something else answers at its address:
+    permanent until someone mends it.
+    """
 
 
 class SessionNotCompleted(Unavailable):

@@ -71,12 +71,16 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Try again `after_s` seconds from now; `deadline_at` is when to give up."""
+    """Try again `after_s` seconds from now; `deadline_at` is when to give up.
+
+    `held`: its judge is left alone. It is claimed again when that one is asked again.
+    """
 
     code: ErrorCode
     message: str
     after_s: float
     deadline_at: datetime | None
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +167,10 @@ class Pipeline:
             return await self._score(request, place, now)
         except AlreadyBeingScored:
             return Release(BUSY_ELSEWHERE_S)
-        except JudgeHeld as error:
-            return Release(error.retry_after or BUSY_ELSEWHERE_S, held=True)
         except Unavailable as error:
+            # What was paid for in vain must not be paid for again for ever.
+            if isinstance(error, JudgeHeld) and not error.paid:
+                return Release(error.retry_after or BUSY_ELSEWHERE_S, held=True)
             return after_trouble(request, error, now(), self.patience)
         except Final as error:
             return failed(error)
@@ -383,7 +388,8 @@ def after_trouble(
     if remaining <= 0:
         return failed(error)
     # The last try comes right at the limit, not after it.
-    return Retry(error.code, reason(error), min(delay, remaining), deadline)
+    held = isinstance(error, JudgeHeld)
+    return Retry(error.code, reason(error), min(delay, remaining), deadline, held)
 
 
 def backoff_s(attempt: int, patience: Patience) -> float:

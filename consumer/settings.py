@@ -19,7 +19,7 @@ from consumer.errors import ConfigError
 from consumer.resources import resource
 
 Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Seconds = Annotated[float, Field(ge=0.1, le=86_400)]
 MIB = 1024 * 1024
 
 # Most sessions are smaller by far.
@@ -82,7 +82,7 @@ class Settings(BaseSettings):
     history_max_bytes: int = Field(default=16 * MIB, ge=1024, le=64 * MIB)
     # Bytes of sessions under way in a process, together: more are not read meanwhile. In memory
     # they may take 48 times as much. None: HISTORY_MAX_BYTES, or 256 KiB a request if more.
-    sessions_max_bytes: int | None = Field(default=None, ge=1024)
+    sessions_max_bytes: int | None = Field(default=None, ge=1024, le=65_536 * MIB)
 
     # Scoring
     scoring_config_dir: Path = Field(default_factory=lambda: resource("config"))
@@ -90,9 +90,9 @@ class Settings(BaseSettings):
     # Intake
     intake_batch_records: int = Field(default=500, ge=1, le=10_000)
     # Above this many pending requests intake leaves them in Kafka.
-    backlog_high_water: int = Field(default=100_000, ge=1)
+    backlog_high_water: int = Field(default=100_000, ge=1, le=1_000_000_000)
     # Above this share of recent records that can't be accepted a partition is slowed.
-    dlq_max_invalid_share: float = Field(default=0.5, gt=0, le=1)
+    dlq_max_invalid_share: float = Field(default=0.5, ge=0.001, le=1)
     # No partition polled for this long, though Kafka answers: the process ends.
     kafka_stale_after_seconds: Seconds = 120
 
@@ -107,7 +107,7 @@ class Settings(BaseSettings):
     request_deadline_seconds: Seconds = 600
     completion_wait_seconds: Seconds = 60
     # So many workers lost in a row while at a request end it; the last of them works on it alone.
-    max_lost_leases: int = Field(default=3, ge=1)
+    max_lost_leases: int = Field(default=3, ge=1, le=1000)
 
     # HTTP
     http_host: str = "0.0.0.0"  # probes and scrapers come from other hosts
@@ -122,7 +122,7 @@ class Settings(BaseSettings):
         default="", pattern=r"^(\*|https?://[^\s,/]+(,https?://[^\s,/]+)*)?$"
     )
     # Of each caller, for whatever is not just reading; more is answered 429.
-    api_writes_per_minute: float = Field(default=600, gt=0, le=1_000_000)
+    api_writes_per_minute: float = Field(default=600, ge=1, le=1_000_000)
 
     # Logs
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

@@ -328,13 +328,14 @@ class Worker:
                 await self._store.reuse(request, score)
             case Failed():
                 await self._store.end(request, outcome)
-            case Retry(code, message, after_s, deadline_at):
+            case Retry(code, message, after_s, deadline_at, held):
                 await self._store.put_back(
                     request,
                     after_s=after_s,
                     code=code.value,
                     message=message,
                     deadline_at=deadline_at,
+                    held=held,
                 )
             case Release(after_s, held):
                 await self._store.put_back(request, after_s=after_s, count_attempt=False, held=held)

@@ -174,12 +174,12 @@ WHERE session_id = $1 AND judge_profile_id = $2 AND is_current AND criteria_hash
 
 -- name: put_back
 -- Returns our request to the queue for $3 seconds; $7 takes the attempt back (none was made). $8: its
--- judge is left alone; its profile is kept for the claim, and no deadline runs. Its worker lives: only
--- leases lost in a row are counted.
+-- judge is left alone; its profile is kept for the claim, and no deadline runs but $6. Its worker lives:
+-- only leases lost in a row are counted.
 UPDATE score_requests
 SET state = 'pending', lost_leases = 0, next_attempt_at = now() + make_interval(secs => $3),
     error_code = coalesce($4, error_code), error_message = coalesce($5, error_message),
-    deadline_at = CASE WHEN NOT $8 THEN coalesce($6, deadline_at) END, attempt = attempt - $7,
+    deadline_at = coalesce($6, CASE WHEN NOT $8 THEN deadline_at END), attempt = attempt - $7,
     scoring_profile_id = CASE WHEN $8 THEN scoring_profile_id END, lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL
 WHERE request_id = $1 AND lease_token = $2 AND state = 'in_progress'
 RETURNING request_id;

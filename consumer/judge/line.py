@@ -35,6 +35,7 @@ from consumer.errors import (
     JudgeRefused,
     JudgeRejected,
     JudgeUnavailable,
+    JudgeUnreadable,
     NotReachable,
 )
 from consumer.judge.estimate import TokenEstimate
@@ -73,6 +74,14 @@ class Question:
         """Seconds until whoever asks gives up."""
         left_s = self.errand.left_s
         return inf if left_s is None else left_s - (monotonic() - self.asked_at)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Course:
+    """How a call goes: how often the breaker had opened before it, what it met since."""
+
+    opened: int
+    paid: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,15 +129,17 @@ class Line:
         permit = self.breaker.enter()
         if permit is None:
             raise self._held("is left alone")
+        course = _Course(opened=self.breaker.opened_total)
         try:
-            completion = await self._tried(provider, question)
-        except (JudgeRateLimited, JudgeHeld):  # it wants less of us, or was not asked at all
-            permit.dropped()
-            raise
+            completion = await self._tried(provider, question, course)
         except JudgeUnavailable as error:
+            error.paid = course.paid
+            if isinstance(error, JudgeRateLimited | JudgeHeld):  # it wants less, or was not asked
+                permit.dropped()
+                raise
             self._failed(permit, error)
             if self.held:
-                raise self._held(f"failed and is left alone: {error}") from error
+                raise self._held(f"failed and is left alone: {error}", paid=error.paid) from error
             raise
         except BaseException:
             permit.dropped()
@@ -153,11 +164,13 @@ class Line:
                 probe_in_s=self.breaker.retry_after_s,
             )
 
-    def _held(self, why: str) -> JudgeHeld:
+    def _held(self, why: str, *, paid: bool = False) -> JudgeHeld:
         wait_s = min(self.breaker.retry_after_s, WAIT_FOR_PROBE_S)
-        return JudgeHeld(f"judge {self.name} {why}", retry_after=wait_s)
+        held = JudgeHeld(f"judge {self.name} {why}", retry_after=wait_s)
+        held.paid = paid
+        return held
 
-    async def _tried(self, provider: Provider, question: Question) -> Completion:
+    async def _tried(self, provider: Provider, question: Question, course: _Course) -> Completion:
         """One call, tried again by the schedule while the provider is unwell; a probe is not."""
         # Not the question itself: tenacity's objects refer to themselves, and would keep the prompt
         # until garbage is collected, which is after a thousand calls.
@@ -168,8 +181,7 @@ class Line:
             retry=retry_if_exception(lambda error: self._worth_waiting(error, until)),
             reraise=True,
         )
-        opened = self.breaker.opened_total
-        completion: Completion = await retrying(self._try, provider, question, opened)
+        completion: Completion = await retrying(self._try, provider, question, course)
         return completion
 
     def _delay(self, state: RetryCallState) -> float:
@@ -190,12 +202,12 @@ class Line:
         wished = error.retry_after or 0.0
         return wished <= min(LONGEST_WAIT_IN_CALL_S, until - monotonic()) and not self.held
 
-    async def _try(self, provider: Provider, question: Question, opened: int) -> Completion:
+    async def _try(self, provider: Provider, question: Question, course: _Course) -> Completion:
         estimate = self.estimate(provider.model)
         tokens = estimate.tokens(question.text) + question.max_tokens
         async with self.concurrency.slot() as slot:
             await self._wait_for_rates(tokens)
-            if self.breaker.opened_total != opened:  # while this call waited for its turn
+            if self.breaker.opened_total != course.opened:  # while this call waited for its turn
                 raise self._held("is left alone")
             async with self._account(provider, question) as bill:
                 try:
@@ -205,6 +217,9 @@ class Line:
                         )
                 except (JudgeRateLimited, JudgeOverloaded):
                     slot.congested()
+                    raise
+                except JudgeUnreadable:
+                    course.paid = True
                     raise
             slot.succeeded()
         estimate.learn(question.text, completion.input_tokens)

@@ -207,9 +207,11 @@ async def _all_samples(asking: Asking, seats: Sequence[Member], kept: _Kept) -> 
         return [await _kept_sample(asking, 0, seats[0], kept)]
     asked = (_kept_sample(asking, n, seat, kept) for n, seat in enumerate(seats))
     results = await asyncio.gather(*asked, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
+    failures = [result for result in results if isinstance(result, BaseException)]
+    for first in failures[:1]:
+        if isinstance(first, JudgeUnavailable):
+            first.paid = any(getattr(failure, "paid", False) for failure in failures)
+        raise first
     return [result for result in results if isinstance(result, Sample)]
 
 

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -202,11 +203,22 @@ class Scale(_Strict):
         return self
 
 
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be printable, in one line")
+    return text
+
+
+Printable = AfterValidator(_printable)
+ProviderName = Annotated[str, Field(max_length=64), Printable]
+ModelName = Annotated[str, Field(max_length=255), Printable]
+
+
 class Seat(_Strict):
     """One judge: a provider's name in the configuration, and its model. Empty: the default."""
 
-    provider: str = Field(default="", max_length=64)
-    model: str = Field(default="", max_length=255)
+    provider: ProviderName = ""
+    model: ModelName = ""
 
 
 class JudgeChoice(Seat):

@@ -11,10 +11,11 @@ from consumer.demo.world import ConsumerProcess
 from consumer.error_codes import ErrorCode
 from tests.support.judging import JUDGE, completed, configured, figures, verdict
 from tests.support.stage import Stage
-from tests.support.stand_ins import Fault, answer
+from tests.support.stand_ins import Fault, answer, hang
 
 OPEN_S = 2.0
 CLOSED, OPEN = 0, 2
+OPENED = ("scoring_judge_breaker_opened_total", (JUDGE,))
 
 
 async def test_an_outage_fails_nothing_and_ends_without_a_hand(
@@ -40,7 +41,7 @@ async def test_an_outage_fails_nothing_and_ends_without_a_hand(
         assert history_of(stage, judged) - fetches <= len(judged) + probes + 1
         assert stage.events[stage.topics.failed] == [], "long after every deadline"
         seen = await figures(consumer)
-        assert seen["scoring_judge_breaker_opened_total", (JUDGE,)] >= probes
+        assert seen[OPENED] >= probes
         stage.stand_ins.history_delay_s = 0
         stage.stand_ins.judge_faults.forever.clear()
         events = [await stage.answer(request_id) for request_id in requests]
@@ -66,6 +67,39 @@ async def test_one_session_that_the_judge_breaks_on_fails_alone(stage: Stage) ->
         assert await breaker(consumer) == CLOSED
     assert (event.data["error_code"], event.data["attempts"]) == (ErrorCode.JUDGE_UNAVAILABLE, 2)
     assert stage.stand_ins.judge_calls["s-bad"] == 2
+
+
+async def test_only_answers_that_are_paid_for_in_vain_come_to_an_end(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """Behind an open breaker each session is asked about as a probe: the one whose answers can't be
+    read would be paid for for ever, the ones without an answer lose nothing by waiting.
+    """
+    away = [stage.stand_ins.add(f"s-away-{n}", "good") for n in range(3)]
+    stage.stand_ins.add("s-unreadable", "good")
+    for session in away:  # twice refused, which opens the breaker sooner than silence
+        stage.stand_ins.judge_faults.queued[session] = [answer(401)] * 2
+        stage.stand_ins.judge_faults.forever[session] = hang(2)
+    stage.stand_ins.judge_faults.forever["s-unreadable"] = answer(200, "no JSON")
+    fields = {"breaker_open_s": 0.1, "timeout_s": 1}
+    config = configured(tmp_path, providers={JUDGE: fields})
+    async with stage.consumer(scoring_config_dir=config, request_deadline_seconds=5) as consumer:
+        for session in away:
+            await stage.ask(session)
+        async with asyncio.timeout(40):
+            while not (await figures(consumer)).get(OPENED):
+                await asyncio.sleep(0.1)
+        event = await stage.answer(await stage.ask("s-unreadable"), timeout_s=60)
+        assert event.data["error_code"] == ErrorCode.JUDGE_UNAVAILABLE
+        assert event.data["message"].endswith("answered something that can't be read")
+        assert stage.stand_ins.judge_calls["s-unreadable"] >= 2
+        assert len(stage.events[stage.topics.failed]) == 1
+        rows = await stage.rows(
+            "SELECT deadline_at FROM score_requests WHERE session_id = ANY($1) "
+            "AND state IN ('pending', 'in_progress')",
+            away,
+        )
+        assert [row["deadline_at"] for row in rows] == [None] * len(away)
 
 
 async def test_who_is_told_to_come_later_does(stage: Stage) -> None:

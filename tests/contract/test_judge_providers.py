@@ -32,6 +32,7 @@ from consumer.errors import (
     JudgeRefused,
     JudgeRejected,
     JudgeUnavailable,
+    JudgeUnreadable,
 )
 from consumer.ports import ChatMessage, Completion, Provider
 from consumer.scoring.verdict import output_schema
@@ -519,11 +520,48 @@ async def test_a_bad_request_is_our_fault(judging: Judging, api: Api) -> None:
         assert len(judge.server.asked) == 1
 
 
+PAGE = {"content-type": "Text/HTML; charset=utf-8"}
+NO_PAGE = "a web page (text/html) and no API; see base_url, or is it a proxy's?"
+MOVED = "a redirect to elsewhere; see base_url"
+NOTHING = "there is no such path or model; see base_url and model"
+ELSEWHERE: dict[str, tuple[Reply, str]] = {
+    "redirect": (
+        reply(302, b"", {"location": f"https://u:{SECRET}@login.example:8443/{SECRET}?a={SECRET}"}),
+        "302: a redirect to login.example; see base_url",
+    ),
+    "path": (reply(307, b"", {"location": f"/{SECRET}"}), f"307: {MOVED}"),
+    "odd host": (reply(308, b"", {"location": f"https://{SECRET}_/"}), f"308: {MOVED}"),
+    "no host": (reply(301, b"", {"location": "http://[x"}), f"301: {MOVED}"),
+    "not changed": (reply(304, b""), f"304: {MOVED}"),
+    "no page": (reply(404, f"<html>{SECRET}".encode(), PAGE), f"404: {NO_PAGE}"),
+    "plain http": (reply(400, b"<html>", PAGE), f"400: {NO_PAGE}"),
+    "welcome": (reply(200, b"<html>", PAGE), f"200: {NO_PAGE}"),
+    "no path": (reply(404, {"detail": "Not Found"}), f"404: {NOTHING}"),
+    "no model": (reply(404, openai_error("model_not_found")), f"404 model_not_found: {NOTHING}"),
+    "no method": (reply(405, b"no"), f"405: {NOTHING}"),
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
 @each_api
-async def test_a_redirect_is_not_followed(judging: Judging, api: Api) -> None:
-    async with judging(api, reply(307, b"", {"location": "/elsewhere"})) as judge:
-        await judge.fails(InternalError)
+async def test_what_is_no_judge_s_costs_no_request(judging: Judging, api: Api, case: str) -> None:
+    """It is told as what needs a human, who has time to mend it. No redirect is followed."""
+    answer, told = ELSEWHERE[case]
+    async with judging(api, answer) as judge:
+        error = await judge.fails(JudgeRejected)
+        assert str(error) == f"judge main answers {told}"
         assert len(judge.server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(401, JudgeRejected), (413, ContextOverflow), (429, JudgeRateLimited), (503, JudgeOverloaded)],
+)
+async def test_a_page_whose_status_tells_more_goes_by_that(
+    judging: Judging, status: int, error: type[Exception]
+) -> None:
+    async with judging(OPENAI, reply(status, b"<html>", PAGE)) as judge:
+        assert "page" not in str(await judge.fails(error))
 
 
 async def test_an_error_is_told_by_the_provider_s_code(judging: Judging) -> None:
@@ -538,9 +576,9 @@ async def test_an_error_is_told_by_the_provider_s_code(judging: Judging) -> None
 )
 async def test_what_is_no_plain_code_is_not_told(judging: Judging, code: Any) -> None:
     body = openai_error(code, kind=SECRET)
-    async with judging(OPENAI, reply(404, body)) as judge:
+    async with judging(OPENAI, reply(400, body)) as judge:
         error = await judge.fails(InternalError)
-        assert str(error) == "judge main answers 404: it does not accept our request"
+        assert str(error) == "judge main answers 400: it does not accept our request"
 
 
 ODD_ERRORS: tuple[Any, ...] = (
@@ -563,7 +601,7 @@ ODD_ERRORS: tuple[Any, ...] = (
 
 @each_api
 async def test_errors_of_any_shape_go_by_their_status(judging: Judging, api: Api) -> None:
-    async with judging(api, *(reply(404, body) for body in ODD_ERRORS)) as judge:
+    async with judging(api, *(reply(400, body) for body in ODD_ERRORS)) as judge:
         for _ in ODD_ERRORS:
             await judge.fails(InternalError)
         assert len(judge.server.asked) == len(ODD_ERRORS)
@@ -610,22 +648,34 @@ NO_ANSWERS = (
 async def test_an_answer_that_is_no_answer(judging: Judging, api: Api) -> None:
     async with judging(api, *(reply(200, body) for body in NO_ANSWERS)) as judge:
         for _ in NO_ANSWERS:
-            await judge.fails(JudgeNoAnswer)
+            await judge.fails(JudgeUnreadable)
         assert len(judge.server.asked) == len(NO_ANSWERS)
 
 
 @each_api
 async def test_an_answer_without_a_choice(judging: Judging, api: Api) -> None:
     async with judging(api, reply(200, api.empty)) as judge:
-        await judge.fails(JudgeNoAnswer)
+        await judge.fails(JudgeUnreadable)
         assert len(judge.server.asked) == 1
 
 
 @each_api
 async def test_an_answer_in_a_wrong_encoding(judging: Judging, api: Api) -> None:
     async with judging(api, reply(200, b"no gzip", {"content-encoding": "gzip"})) as judge:
-        await judge.fails(JudgeNoAnswer)
+        await judge.fails(JudgeUnreadable)
         assert len(judge.server.asked) == 1
+
+
+@each_api
+async def test_an_error_that_can_t_be_read_goes_by_its_status(judging: Judging, api: Api) -> None:
+    packed = {"content-encoding": "br", "retry-after": "3"}
+    long = b" " * (base.MAX_ANSWER_BYTES + 1)
+    replies = [reply(429, b"no gzip", packed), reply(401, b"x", {"content-encoding": "gzip"})]
+    async with judging(api, *replies, reply(500, long)) as judge:
+        assert (await judge.fails(JudgeRateLimited)).retry_after == 3
+        await judge.fails(JudgeRejected)
+        await judge.fails(JudgeUnavailable)
+        assert len(judge.server.asked) == 3
 
 
 # --- Connections -------------------------------------------------------------------------------
@@ -698,7 +748,7 @@ async def test_an_answer_that_is_too_long_is_not_read_to_its_end(
     whole = 25 * base.MAX_ANSWER_BYTES
     flood = Drip(b" " * whole, pause_s=0, chunk_bytes=500_000)
     async with judging(api, flood) as judge:
-        await judge.fails(JudgeNoAnswer)
+        await judge.fails(JudgeUnreadable)
         assert len(judge.server.asked) == 1
     await flood.ended.wait()
     assert base.MAX_ANSWER_BYTES <= flood.sent < whole
@@ -711,11 +761,12 @@ async def test_an_answer_of_the_greatest_length_is_read(judging: Judging, api: A
         assert (await judge.ask()).text == TEXT
 
 
-@pytest.mark.parametrize("said", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("name", BROKEN)
 @each_api
-async def test_a_server_that_breaks_the_protocol(api: Api, said: bytes) -> None:
-    async with saying(said) as server, provider_at(server.url, api.kind) as broken:
-        await Judge(broken, JudgeServer("", [])).fails(JudgeNoAnswer)
+async def test_a_server_that_breaks_the_protocol(api: Api, name: str) -> None:
+    error = JudgeUnreadable if "packed" in name else JudgeNoAnswer  # or the answer did not come
+    async with saying(BROKEN[name]) as server, provider_at(server.url, api.kind) as broken:
+        await Judge(broken, JudgeServer("", [])).fails(error)
     assert server.asked == 1
 
 
@@ -813,7 +864,7 @@ async def test_the_dialect_that_is_begun_with(judging: Judging, dialect: Dialect
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [(401, JudgeRejected), (404, InternalError), (429, JudgeRateLimited), (500, JudgeUnavailable)],
+    [(401, JudgeRejected), (404, JudgeRejected), (429, JudgeRateLimited), (500, JudgeUnavailable)],
 )
 async def test_only_a_refusal_makes_it_step_down(
     judging: Judging, status: int, error: type[Exception]

@@ -1011,6 +1011,28 @@ async def test_a_held_request_keeps_its_profile_and_no_deadline_runs(
     assert timedelta(seconds=25) < row["due"] <= timedelta(seconds=30)
 
 
+async def test_a_held_request_has_the_deadline_that_it_is_given(
+    store: Store, database: str
+) -> None:
+    await store.accept([request()], [])
+    deadline = datetime(2030, 1, 1, tzinfo=UTC)
+    for attempt in (1, 2):
+        claimed = await claim_one(store)
+        await begin(store, claimed)
+        await store.put_back(
+            claimed,
+            after_s=0,
+            code="judge_unavailable",
+            message="no JSON",
+            deadline_at=deadline,
+            held=True,
+        )
+        (row,) = await fetch(database, "SELECT * FROM score_requests")
+        assert (row["state"], row["attempt"]) == ("pending", attempt)
+        assert (row["deadline_at"], row["scoring_profile_id"]) == (deadline, PROFILE)
+        assert row["error_message"] == "no JSON"
+
+
 async def test_a_probe_takes_whom_has_waited_longest(store: Store) -> None:
     """Else an urgent request that its judge can't bear would be every probe."""
     await store.accept([request("patient", priority=1)], [])

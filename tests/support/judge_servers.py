@@ -210,7 +210,7 @@ OPENAI = Api(
         )),
     },
     blocked=(400, openai_error("content_filter", param="prompt")),
-    bad_request=(404, openai_error("model_not_found")),
+    bad_request=(400, openai_error("invalid_value")),
     overloaded=(503, openai_error(None, "server_error")),
 )  # fmt: skip
 
@@ -381,7 +381,7 @@ ANTHROPIC = Api(
     blocked=(400, anthropic_error(
         "invalid_request_error", "Output blocked by content filtering policy"
     )),
-    bad_request=(404, anthropic_error("not_found_error")),
+    bad_request=(400, anthropic_error("invalid_request_error")),
     overloaded=(529, anthropic_error("overloaded_error")),
 )  # fmt: skip
 

@@ -21,6 +21,7 @@ from consumer.errors import (
     JudgeRefused,
     JudgeRejected,
     JudgeUnavailable,
+    JudgeUnreadable,
     LeaseLost,
     NotReachable,
 )
@@ -313,6 +314,43 @@ async def test_a_failed_probe_is_not_tried_again_and_opens() -> None:
         await asked.ask(provider, question())
     assert len(provider.calls) == 1
     assert state_of(asked) is State.OPEN
+
+
+NO_ANSWER, UNREADABLE = JudgeNoAnswer("in time"), JudgeUnreadable("no JSON")
+
+
+@pytest.mark.parametrize(
+    ("script", "paid"),
+    [([UNREADABLE], True), ([UNREADABLE, NO_ANSWER], True), ([NO_ANSWER], False)],
+    ids=["unreadable", "unreadable, then none", "none"],
+)
+@virtually
+async def test_an_error_tells_whether_its_call_was_answered_in_vain(
+    script: list[Exception], paid: bool
+) -> None:
+    asked = line()
+    for _ in range(4):
+        with pytest.raises(JudgeNoAnswer) as raised:
+            await asked.ask(answering(*script), question())
+        assert raised.value.paid is paid
+    with pytest.raises(JudgeHeld) as held:
+        await asked.ask(answering(*script), question())
+    assert held.value.paid is paid
+    with pytest.raises(JudgeHeld) as held:  # not asked at all
+        await asked.ask(answering(*script), question())
+    assert not held.value.paid
+
+
+@virtually
+async def test_who_is_held_between_two_tries_was_answered_before() -> None:
+    asked = line()
+    between = asyncio.create_task(asked.ask(answering(UNREADABLE), question()))
+    await asyncio.sleep(0.5)
+    asked.retry_delays_s = ()
+    await fail(asked, 5)
+    with pytest.raises(JudgeHeld, match=r"^judge main is left alone$") as held:
+        await between
+    assert held.value.paid
 
 
 @virtually

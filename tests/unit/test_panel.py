@@ -10,9 +10,11 @@ import pytest
 from consumer.errors import (
     BudgetExhausted,
     JudgeHeld,
+    JudgeNoAnswer,
     JudgeNotConfigured,
     JudgeRefused,
     JudgeUnavailable,
+    JudgeUnreadable,
 )
 from consumer.judge import panel as module
 from consumer.judge.line import Account
@@ -247,6 +249,16 @@ async def test_what_a_member_says_for_good_is_told(error: Exception) -> None:
     one, other = FakeProvider([giving(10)]), FakeProvider([error], name="other")
     with pytest.raises(type(error)):
         await judged(judge(one, other), panel("main", "other"))
+
+
+@virtually
+async def test_what_any_member_answered_in_vain_is_told() -> None:
+    held, unreadable = JudgeHeld("left alone"), JudgeUnreadable("no JSON")
+    for script, paid in ((unreadable, True), (JudgeNoAnswer("in time"), False)):
+        one, other = FakeProvider([held]), FakeProvider([script], name="other")
+        with pytest.raises(JudgeHeld) as raised:
+            await judged(judge(one, other), panel("main", "other"))
+        assert raised.value.paid is paid
 
 
 @virtually

@@ -20,9 +20,11 @@ from consumer.errors import (
     HistoryInvalid,
     HistoryUnavailable,
     JudgeHeld,
+    JudgeNoAnswer,
     JudgeRefused,
     JudgeRejected,
     JudgeUnavailable,
+    JudgeUnreadable,
     LeaseLost,
     NotReachable,
     SessionEnded,
@@ -642,6 +644,43 @@ async def test_a_request_whose_judge_is_left_alone_waits_without_asking() -> Non
 async def test_a_held_request_waits_a_moment_at_least() -> None:
     world = World(provider=answering(JudgeHeld("at the other end")))
     assert await world.run() == Release(1.0, held=True)
+
+
+async def to_its_end(world: World, most_s: float) -> Outcome:
+    """What becomes of the only request, put back as often as it takes, or for so long."""
+    request, started, now = claimed(), NOW, asyncio.get_running_loop().time
+    while True:
+        outcome = await world.pipeline.run(request, lambda: started + timedelta(seconds=now()))
+        if isinstance(outcome, Retry):
+            attempt = request.attempt + 1
+            request = replace(request, attempt=attempt, deadline_at=outcome.deadline_at)
+        elif isinstance(outcome, Release) and outcome.held:
+            request = replace(request, deadline_at=None)
+        else:
+            return outcome
+        if now() > most_s:
+            return outcome
+        await asyncio.sleep(outcome.after_s)
+        while outcome.held and world.judge.held(REVIEW):
+            await asyncio.sleep(1)
+
+
+@virtually
+async def test_unreadable_answers_are_not_paid_for_for_ever() -> None:
+    """Alone with its judge, a request opens the breaker by itself, and is each probe then."""
+    world = World(provider=answering(JudgeUnreadable("no JSON")))
+    outcome = await to_its_end(world, most_s=10_000)
+    assert outcome == Failed(
+        ErrorCode.JUDGE_UNAVAILABLE, "judge main failed and is left alone: no JSON"
+    )
+    assert 600 <= asyncio.get_running_loop().time() < 700
+    assert world.calls < 25
+
+
+@virtually
+async def test_a_judge_that_is_away_costs_no_request() -> None:
+    world = World(provider=answering(JudgeNoAnswer("not in time")))
+    assert await to_its_end(world, most_s=10_000) == Release(5.0, held=True)
 
 
 @virtually

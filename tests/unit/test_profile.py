@@ -332,6 +332,7 @@ def test_a_profile_may_name_its_judge_or_a_panel() -> None:
             {"on_budget_exhausted": "skip"},
             "judge.on_budget_exhausted: Input should be 'rules_only'",
         ),
+        ({"model": "gpt\x1b[2J"}, "judge.model: must be printable, in one line"),
         ({"provider": "x" * 65}, "judge.provider: String should have at most 64"),
         ({"model": "x" * 256}, "judge.model: String should have at most 255"),
         (

@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from consumer.config import PriceOverride, ProviderConfig
 from consumer.errors import ConfigError
 from consumer.resources import resource
 from consumer.settings import Settings, load_settings
+from tests.unit.bounds import Number, numbers
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +108,23 @@ def test_every_wrong_variable_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -
     ]
     assert "LOG_FORMAT: Input should be 'json' or 'console'" in problems
     assert "HTTP_PORT: Input should be less than or equal to 65535" in problems
+
+
+@pytest.mark.parametrize("number", numbers(Settings), ids=lambda number: number.name)
+def test_a_number_beyond_its_bounds_is_refused(
+    monkeypatch: pytest.MonkeyPatch, number: Number
+) -> None:
+    for value, allowed in number.beyond:
+        monkeypatch.setenv(number.name.upper(), str(value))
+        assert refused() == [f"{number.name.upper()}: Input should be {allowed}"]
+
+
+@pytest.mark.parametrize("model", [Settings, ProviderConfig, PriceOverride])
+def test_every_number_has_bounds(model: type[BaseModel]) -> None:
+    assert numbers(model)
+    for number in numbers(model):
+        assert number.least is not None, number.name
+        assert number.most is not None, number.name
 
 
 @pytest.mark.parametrize("seconds", ["0", "86401", "nan", "inf"])

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from urllib.parse import urlsplit
 
 import aiohttp
 import httpx
@@ -35,6 +36,7 @@ from consumer.errors import (
     JudgeRefused,
     JudgeRejected,
     JudgeUnavailable,
+    JudgeUnreadable,
     ScoringError,
     Unavailable,
 )
@@ -60,6 +62,7 @@ READ_CHARACTERS = 500
 
 _JSON = {"content-type": "application/json"}
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z_.]{0,63}")
+_HOST = re.compile(r"[A-Za-z0-9.-]{1,100}")
 # OpenAI's words for a parameter, or a value of it, that the model does not take.
 _UNSUPPORTED = {"unsupported_parameter", "unsupported_value"}
 _SAYS: Mapping[type[ScoringError], str] = {
@@ -212,15 +215,13 @@ class HttpProvider(ABC):
         """See ports.Provider. The client's read timeout is that of the whole call.
 
         Of JudgeUnavailable: JudgeRateLimited, JudgeOverloaded and JudgeRejected where the provider
-        says so, JudgeNoAnswer where an answer did not come, or can't be read.
+        says so, JudgeNoAnswer where an answer did not come, JudgeUnreadable where it can't be read.
         """
         try:
             async with asyncio.timeout(self.client.timeout.read):
                 answer = await self._answer(messages, schema, max_tokens)
         except TimeoutError as error:
             raise JudgeNoAnswer(f"judge {self.name} does not answer in time") from error
-        except BodyRefused as error:
-            raise JudgeNoAnswer(f"judge {self.name} gives an answer that {error}") from error
         except FAILURES as error:
             kind = JudgeUnavailable if _never_connected(error) else JudgeNoAnswer
             raise kind(f"judge {self.name} does not answer: {why(error)}") from error
@@ -228,9 +229,7 @@ class HttpProvider(ABC):
             return self._completion(answer.json())
         except ValueError as error:  # pydantic's ValidationError is one
             # Half an answer, or a proxy's page: the server is unwell, the verdict is not at fault.
-            raise JudgeNoAnswer(
-                f"judge {self.name} answered something that can't be read"
-            ) from error
+            raise self._unreadable() from error
 
     async def _answer(
         self, messages: Sequence[ChatMessage], schema: Mapping[str, Any], max_tokens: int
@@ -246,10 +245,13 @@ class HttpProvider(ABC):
                 refused=refused,
             )
             answer = await self._post(self._request(call))
-            if httpx.codes.is_success(answer.status):
+            elsewhere = _elsewhere(answer)
+            if httpx.codes.is_success(answer.status) and not elsewhere:
                 return answer
             problem = self._problem(answer)
             kind = self._kind(problem)
+            if kind is InternalError and elsewhere:
+                raise JudgeRejected(f"judge {self.name} answers {problem}: {elsewhere}")
             part = self._dropped(problem, call) if kind is InternalError else None
             if part is None:
                 raise self._error(kind, problem)
@@ -268,7 +270,12 @@ class HttpProvider(ABC):
             "POST", self._path(), content=content, headers=_JSON
         ) as response:
             failpoints.reach(failpoints.Point.DURING_JUDGE_CALL)
-            answer = await read_body(response, MAX_ANSWER_BYTES)
+            try:
+                answer = await read_body(response, MAX_ANSWER_BYTES)
+            except (BodyRefused, httpx.DecodingError) as error:
+                if response.is_success:
+                    raise self._unreadable() from error
+                answer = b""  # an error may be told by its status alone
             return Answer(status=response.status_code, headers=response.headers, body=answer)
 
     def _problem(self, answer: Answer) -> Problem:
@@ -301,6 +308,9 @@ class HttpProvider(ABC):
             return kind(message, retry_after=problem.retry_after)
         return kind(message)
 
+    def _unreadable(self) -> JudgeUnreadable:
+        return JudgeUnreadable(f"judge {self.name} answered something that can't be read")
+
     def _refusal(self, reason: str) -> JudgeRefused:
         """The error for an answer that is a refusal; the reason is one of the provider's codes."""
         return JudgeRefused(f"judge {self.name} refused: {identifier(reason) or 'no reason'}")
@@ -325,6 +335,29 @@ def _by_status(status: int) -> type[ScoringError]:
     if status in {408, 409, 425} or status >= 500:
         return JudgeUnavailable
     return InternalError
+
+
+def _elsewhere(answer: Answer) -> str:
+    """What shows that the judge is not at this address, or that a proxy answers in its place; else
+    empty. That is no fault of the session's.
+    """
+    if 300 <= answer.status < 400:
+        return f"a redirect to {_host(answer.headers.get('location', ''))}; see base_url"
+    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in {"text/html", "application/xhtml+xml"}:
+        return f"a web page ({kind}) and no API; see base_url, or is it a proxy's?"
+    if answer.status in {404, 405}:
+        return "there is no such path or model; see base_url and model"
+    return ""
+
+
+def _host(url: str) -> str:
+    """The host alone, where it is a plain one: all else may hold what is secret."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        host = ""
+    return host if _HOST.fullmatch(host) else "elsewhere"
 
 
 def problem_in(answer: Answer) -> Problem:

@@ -27,7 +27,7 @@ from consumer.edges.judge.base import (
     Usage,
     problem_in,
 )
-from consumer.errors import ContextOverflow, JudgeNoAnswer, JudgeRejected, ScoringError
+from consumer.errors import ContextOverflow, JudgeRejected, JudgeUnreadable, ScoringError
 from consumer.ports import Completion
 
 # Finish reasons that mean the model may not answer. Others mean that it could not: then the answer
@@ -140,7 +140,7 @@ class GeminiProvider(HttpProvider):
         if read.feedback.block_reason:
             raise self._refusal(read.feedback.block_reason)
         if not read.candidates:
-            raise JudgeNoAnswer(f"judge {self.name} answered without a candidate")
+            raise JudgeUnreadable(f"judge {self.name} answered without a candidate")
         candidate = read.candidates[0]
         if candidate.finish_reason in _REFUSALS:
             raise self._refusal(candidate.finish_reason)

@@ -262,8 +262,8 @@ class Store:
         count_attempt: bool = True,
         held: bool = False,
     ) -> None:
-        """Returns the request to the queue; `held`: until its judge is asked again, and without a
-        deadline. Raises LeaseLost.
+        """Returns the request to the queue, with its former deadline where none is given; `held`:
+        until its judge is asked again, and then with the given deadline or none. Raises LeaseLost.
         """
         found = await self._fetch(
             "put_back",
