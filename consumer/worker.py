@@ -48,7 +48,9 @@ _DATABASE: Attributes = {"db.system.name": "postgresql"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """`most_requests` are under way at a time; times in seconds. An answer after `late_s` is late."""
+    """`most_requests` are under way at a time; times in seconds. An answer after `late_s` is
+    late.
+    """
 
     owner: str
     most_requests: int
