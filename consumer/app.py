@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from time import monotonic
+from time import monotonic, time
 
 import structlog
 import uvicorn
@@ -100,6 +100,8 @@ async def run(settings: Settings, config: Config, roles: frozenset[Role]) -> Non
     lifecycle, health = Lifecycle(), Health()
     metrics.forget_figures()
     metrics.REPLICAS_WANTED.set(settings.replicas_wanted)
+    metrics.OBJECTIVE.labels("answered").set(settings.objective_answered)
+    metrics.OBJECTIVE.labels("in_time").set(settings.objective_in_time)
     health.ready("process")
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, lifecycle.stop.set)
@@ -356,6 +358,7 @@ class _Parts:
                 most_requests=settings.most_requests,
                 lease_s=settings.lease_seconds,
                 grace_s=settings.grace_seconds,
+                late_s=settings.objective_seconds,
             ),
             store=self.opened.store,
             pipeline=pipeline,
@@ -436,7 +439,8 @@ class _Parts:
         self.health.ready("postgres")
         if monotonic() >= self.write_at or "postgres_writes" in self.health.waiting_for:
             with self._needed("postgres_writes"):
-                await self.opened.store.try_to_write()
+                clock = await self.opened.store.try_to_write()
+            metrics.CLOCK_SKEW_SECONDS.set(time() - clock)
             self.health.ready("postgres_writes")
             self.write_at = monotonic() + TRY_TO_WRITE_EVERY_S
         await self.opened.profiles.refresh_now()

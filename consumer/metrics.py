@@ -45,6 +45,14 @@ REQUEST_SECONDS = Histogram(
     "From receiving a request to its answer being stored, waiting included.",
     buckets=AGE_BUCKETS,
 )
+REQUESTS_LATE = Counter(
+    "scoring_requests_late_total", "Requests answered later than OBJECTIVE_SECONDS after receiving."
+)
+OBJECTIVE = Gauge(
+    "scoring_objective_ratio",
+    "Share of requests that is to be answered with a score (`answered`), and in time (`in_time`).",
+    ["objective"],
+)
 PIPELINE_SECONDS = Histogram(
     "scoring_pipeline_seconds",
     "One attempt: session, rules, judge, transaction.",
@@ -238,6 +246,9 @@ FIGURES_AGE_SECONDS = Gauge(
     "scoring_figures_age_seconds",
     "Seconds since the figures of the queue, the outbox and the day's money were read; older than "
     "10 s they are NaN.",
+)
+CLOCK_SKEW_SECONDS = Gauge(
+    "scoring_clock_skew_seconds", "By how much this process' clock is ahead of PostgreSQL's."
 )
 LOOP_AGE_SECONDS = Gauge(
     "scoring_loop_age_seconds", "Seconds since a loop last showed that it is alive.", ["loop"]

@@ -99,6 +99,12 @@ class Settings(BaseSettings):
     # Processes that there should be at least: with fewer an alert fires.
     replicas_wanted: int = Field(default=1, ge=1, le=10_000)
 
+    # What alerts hold the service to: the share of requests that are answered with a score, and the
+    # share that is answered within so many seconds.
+    objective_answered: float = Field(default=0.995, ge=0.5, le=0.99999)
+    objective_in_time: float = Field(default=0.99, ge=0.5, le=0.99999)
+    objective_seconds: Seconds = 300
+
     # Worker
     worker_slots: int = Field(default=16, ge=1, le=4096)
     lease_seconds: Seconds = 60

@@ -48,12 +48,15 @@ _DATABASE: Attributes = {"db.system.name": "postgresql"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """`most_requests` are under way at a time; times in seconds."""
+    """`most_requests` are under way at a time; times in seconds. An answer after `late_s` is
+    late.
+    """
 
     owner: str
     most_requests: int
     lease_s: float
     grace_s: float
+    late_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,7 +370,9 @@ class Worker:
         if isinstance(outcome, Completed):
             self._count_score(outcome)
         metrics.REQUESTS_FINISHED.labels(name).inc()
-        metrics.REQUEST_SECONDS.observe((at - request.received_at).total_seconds())
+        took_s = (at - request.received_at).total_seconds()
+        metrics.REQUEST_SECONDS.observe(took_s)
+        metrics.REQUESTS_LATE.inc(took_s > self._settings.late_s)
         self._outcome_stored.set()
 
     def _count_score(self, outcome: Completed) -> None:

@@ -446,13 +446,18 @@ class Store:
                 (row,) = await self._fetch("backlog", limit)
         return Backlog(**dict(row))
 
-    async def try_to_write(self) -> None:
-        """Writes nothing, where everything is written. Raises NotReachable where that would fail,
-        or wait for a lock.
+    async def try_to_write(self) -> float:
+        """Writes nothing, where everything is written; answers PostgreSQL's clock, in Unix seconds.
+
+        Raises NotReachable where a write would fail, or wait for a lock.
         """
         async with self._transaction() as connection:
             await connection.execute(f"SET LOCAL lock_timeout = {int(LOOK_LIMIT_S * 1000)}")
             await connection.execute(self._sql["write_nothing"])
+            clock: float = await connection.fetchval(
+                "SELECT extract(epoch FROM clock_timestamp())::double precision"
+            )
+        return clock
 
     async def prune(self, *, older_than_days: int, batch: int) -> int:
         """Deletes one batch of old finished requests; answers how many. Scores are kept."""
