@@ -11,7 +11,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools chart image image-test sbom local-judge test check unit thorough cover clients growth faults soak bench bench-api bench-peers bench-rules lock clean
+.PHONY: help demo tools chart image image-test sbom local-judge test check unit thorough cover clients growth faults drills soak bench bench-api bench-peers bench-rules lock clean
 
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,10 @@ growth: $(VENV)/dev.stamp ## That no input takes more than n log n, up to the la
 
 faults: $(VENV)/dev.stamp ## Every fault test. KILLS=10 is how many random kills one makes.
 	$(BIN)/python -m pytest tests/faults -m "" --kills=$(or $(KILLS),10) \
+		--numprocesses=$(WORKERS) --dist=worksteal
+
+drills: $(VENV)/dev.stamp tools ## Servers broken, processes harmed: which alert names it, and is all back? (30 minutes; SHORT=1: what CI runs)
+	$(BIN)/python -m pytest tests/drills -m "$(if $(SHORT),ci_drill,drill)" \
 		--numprocesses=$(WORKERS) --dist=worksteal
 
 soak: $(VENV)/dev.stamp ## Random kills under load, with a report. KILLS=1000 MINUTES=60, OUT=folder.

@@ -31,12 +31,12 @@ from_go() {
     GOBIN=$tools/go bounded 600 go install "$2@$version" && mv "$tools/go/${2##*/}" "$tools/$1"
 }
 
-# Debian's package holds promtool; building it means building the clients of all clouds.
+# Debian's package holds both programs; building them means building the clients of all clouds.
 from_debian() {
     folder=$(mktemp -d) && cd "$folder" || return 1
     bounded 60 apt-get download prometheus ||
         { bounded 60 apt-get update && bounded 60 apt-get download prometheus; } || return 1
-    dpkg -x prometheus_*.deb . && cp usr/bin/promtool "$tools/promtool" && rm -r "$folder"
+    dpkg -x prometheus_*.deb . && cp usr/bin/promtool usr/bin/prometheus "$tools" && rm -r "$folder"
 }
 
 # Schemas of operators' objects, compiled to programs; Strimzi's are not among them.
@@ -50,5 +50,6 @@ mkdir -p "$tools"
 # Building Helm takes minutes: only where the environment does not have it as a wheel.
 [ -x .venv/bin/helm ] || get helm v3.17.3 from_go helm helm.sh/helm/v3/cmd/helm
 get compose-check v2.9.0 from_go compose-check github.com/compose-spec/compose-go/v2/cmd
+[ -e "$tools/prometheus" ] || rm -f "$tools/promtool.version" # of a time when it was not kept
 (get promtool debian from_debian)
 get crds 2.0.0 from_npm

@@ -74,15 +74,18 @@ def _samples() -> Mapping[str, SampleSession]:
 
 @dataclass(slots=True)
 class Faults:
-    """What goes wrong next, by session; each is used once, the last one for ever if `forever`."""
+    """What goes wrong next, by session; each is used once, the last one for ever if `forever`; and
+    `always`, with every other one.
+    """
 
     queued: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
     forever: dict[str, Fault] = field(default_factory=dict)
+    always: Fault | None = None
 
     def next(self, session_id: str) -> Fault | None:
         if self.queued[session_id]:
             return self.queued[session_id].pop(0)
-        return self.forever.get(session_id)
+        return self.forever.get(session_id, self.always)
 
 
 @dataclass(slots=True)
