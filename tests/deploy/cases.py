@@ -388,5 +388,17 @@ AGAINST_SCHEMA: dict[str, tuple[dict[str, Any], str]] = {
         {"tracing": {"enabled": True, "endpoint": "collector:4318"}},
         "tracing/endpoint",
     ),
+    "an objective that nobody misses": (
+        {"prometheusRule": {"objectives": {"answered": 0.5}}},
+        "objectives/answered",
+    ),
+    "an objective of everything": (
+        {"prometheusRule": {"objectives": {"inTime": 1}}},
+        "objectives/inTime",
+    ),
+    "a time that is not counted": (
+        {"prometheusRule": {"objectives": {"seconds": 299}}},
+        "objectives/seconds",
+    ),
     "a tag as digest": ({"image": {"digest": "latest"}}, "image/digest"),
 }

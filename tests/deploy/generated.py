@@ -12,6 +12,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import SecretStr
 
+from consumer.metrics import AGE_BUCKETS
 from consumer.settings import Settings
 from tests.deploy.places import CHART, CONFIG
 
@@ -36,9 +37,13 @@ def readme() -> str:
 
 
 def schema() -> str:
-    """The values' schema as it should be: what is written there, and the settings as they are."""
+    """The values' schema as it should be: what is written there, the settings and the bounds of
+    the answers' histogram as they are.
+    """
     written = json.loads(SCHEMA.read_text(encoding="utf-8"))
     written["definitions"]["settings"] = settings_schema()
+    rules = written["properties"]["prometheusRule"]["properties"]
+    rules["objectives"]["properties"]["seconds"] = {"enum": list(AGE_BUCKETS)}
     return json.dumps(written, indent=2) + "\n"
 
 

@@ -268,7 +268,7 @@ def test_versions_and_defaults_are_the_consumers(render: Render) -> None:
     assert container["image"] == f"score-consumer:{__version__}"
     assert container["args"] == ["run", "--roles", "intake,worker,relay,api"]
     given = environment(deployment["spec"]["template"])
-    computed = {"KAFKA_BOOTSTRAP_SERVERS", "HISTORY_URL", "SESSIONS_MAX_BYTES"}
+    computed = {"KAFKA_BOOTSTRAP_SERVERS", "HISTORY_URL", "SESSIONS_MAX_BYTES", "REPLICAS_WANTED"}
     for name in given.keys() - computed:
         assert given[name] == str(Settings.model_fields[name.lower()].default), name
 
@@ -317,6 +317,24 @@ def test_one_deployment_for_each_role(render: Render) -> None:
     assert worker["template"]["spec"]["terminationGracePeriodSeconds"] == 101
     scaler = only(objects, "HorizontalPodAutoscaler")["spec"]
     assert scaler["scaleTargetRef"]["name"] == "scores-score-consumer-worker"
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ({}, "2"),
+        ({"replicas": 5}, "5"),
+        ({"roles": SPLIT}, "5"),  # 2, 2 and 1
+        ({"roles": {**SPLIT, "relay": None, "all": {"roles": ["relay"]}}}, "6"),
+        ({"roles": SPLIT, "autoscaling": {"kind": "hpa", "minReplicas": 4}}, "7"),
+        ({"replicas": 5, "settings": {"REPLICAS_WANTED": 3}}, "3"),
+    ],
+)
+def test_each_process_knows_how_many_there_should_be(
+    render: Render, values: dict[str, Any], wanted: str
+) -> None:
+    for deployment in of_kind(render(values), "Deployment"):
+        assert environment(deployment["spec"]["template"])["REPLICAS_WANTED"] == wanted
 
 
 def test_the_migration_comes_before_the_pods(render: Render) -> None:
@@ -422,25 +440,62 @@ def test_the_scaler_asks_for_what_the_consumer_tells(render: Render) -> None:
     scaled = only(render(CASES["split and scaled"]), "ScaledObject")["spec"]
     assert scaled["scaleTargetRef"] == {"name": "scores-score-consumer-worker"}
     age, lag = scaled["triggers"]
-    assert age["metadata"]["query"] == (
-        'max(scoring_requests_oldest_pending_seconds{namespace="ns",job="scores-score-consumer"})'
-    )
+    ours = '{namespace="ns",job="scores-score-consumer"}'
+    query = f"max(scoring_requests_oldest_pending_seconds{ours} >= 0)"
+    assert age["metadata"]["query"] == query
+    # A database that tells nothing is no reason to take workers away.
+    assert age["metadata"]["ignoreNullValues"] == "false"
     assert lag["metadata"]["topic"] == Settings.model_fields["topic_score_requested"].default
     assert lag["metadata"]["consumerGroup"] == Settings.model_fields["kafka_group_id"].default
     assert lag["metadata"]["lagThreshold"] == "1000"
 
 
+def rules_by_name(spec: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    """The rules of this kind (alert or record) by their names."""
+    rules = [rule for group in spec["groups"] for rule in group["rules"]]
+    return {rule[kind]: rule for rule in rules if kind in rule}
+
+
+def test_objectives_are_those_of_the_release(helm: str, tmp_path: Path) -> None:
+    """Whatever the rules are that look at them: here one of each kind is added."""
+    bucket = 'sum(rate(scoring_request_seconds_bucket{le="300.0"}[1h])) by (job, namespace)'
+    shutil.copytree(CHART, tmp_path, dirs_exist_ok=True)
+    alerts = yaml.safe_load(ALERTS.read_text())
+    more = [{"record": "scoring:late", "expr": bucket}, {"alert": "ScoringLate", "expr": bucket}]
+    alerts["groups"].append({"name": "more", "rules": more})
+    (tmp_path / "files/alerts.yaml").write_text(yaml.safe_dump(alerts), encoding="utf-8")
+
+    def rendered(**objectives: float) -> dict[str, Any]:
+        rule = {"enabled": True, "objectives": objectives}
+        values = tmp_path / "mine.yaml"
+        values.write_text(yaml.safe_dump({**LEAST, "prometheusRule": rule}), encoding="utf-8")
+        shown = ("--show-only=templates/monitoring.yaml", f"--values={values}", "--namespace=ns")
+        told = run(helm, "template", "s", str(tmp_path), f"--kube-version={KUBERNETES}", *shown)
+        spec: dict[str, Any] = yaml.safe_load(told)["spec"]
+        (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
+        run(tool("promtool"), "check", "rules", str(tmp_path / "rules.yaml"))
+        return spec
+
+    ours = {"namespace": "ns", "job": "s-score-consumer"}
+    given = rules_by_name(rendered(answered=0.9995, seconds=2.5, inTime=0.9), "record")
+    assert given["scoring:objective_answered"]["expr"] == "vector(0.9995)"
+    assert given["scoring:objective_in_time"]["expr"] == "vector(0.9)"
+    assert given["scoring:objective_in_time"]["labels"] == ours
+    assert given["scoring:late"]["expr"] == bucket.replace(
+        'le="300.0"', 'le="2.5", namespace="ns", job="s-score-consumer"'
+    )
+    assert "labels" not in given["scoring:late"]
+    whole = rendered(seconds=60)
+    assert 'le="60.0"' in rules_by_name(whole, "alert")["ScoringLate"]["expr"]
+    assert "300.0" not in json.dumps(whole)
+    written, same = rules_by_name(alerts, "record"), rules_by_name(rendered(), "record")
+    for name in ("scoring:objective_answered", "scoring:objective_in_time"):
+        assert same[name] == {**written[name], "labels": ours}
+
+
 def test_alerts_can_be_changed_and_left_out(render: Render) -> None:
-    written = {
-        rule["alert"]: rule
-        for group in yaml.safe_load(ALERTS.read_text())["groups"]
-        for rule in group["rules"]
-    }
-    found = {
-        rule["alert"]: rule
-        for group in only(render(MONITORED), "PrometheusRule")["spec"]["groups"]
-        for rule in group["rules"]
-    }
+    written = rules_by_name(yaml.safe_load(ALERTS.read_text()), "alert")
+    found = rules_by_name(only(render(MONITORED), "PrometheusRule")["spec"], "alert")
     assert written.keys() - found.keys() == {"ScoringScoreDrift"}
     changed = found["ScoringBacklogOld"]
     assert (changed["for"], changed["labels"]) == ("20m", {"severity": "critical"})
