@@ -103,6 +103,24 @@ def test_expressions_name_series_and_labels_that_the_consumer_has() -> None:
         assert set[str]().union(*grouped_by(expression)) <= of_all, place
 
 
+def test_objectives_are_the_same_everywhere_and_of_bounds_that_there_are() -> None:
+    (histogram,) = metrics.REQUEST_SECONDS.collect()
+    bounds = {sample.labels.get("le") for sample in histogram.samples}
+    health = json.loads((DASHBOARDS / "health.json").read_text(encoding="utf-8"))
+    variables = {one["name"]: one for one in health["templating"]["list"]}
+    assert set(variables["seconds"]["query"].split(",")) <= bounds
+    used = {le for _, text in expressions() for le in re.findall(r'\ble="([\d.]+)"', text)}
+    assert used <= {variables["seconds"]["current"]["value"]}
+    told = {rule["record"]: rule["expr"] for rule in rules("record")}
+    answered = variables["objective"]["current"]["value"]
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    given = values["prometheusRule"]["objectives"]
+    assert told["scoring:objective_answered"] == f"vector({answered})"
+    assert answered == str(given["answered"])
+    assert told["scoring:objective_in_time"] == f"vector({given['inTime']})"
+    assert variables["seconds"]["current"]["value"] == str(float(given["seconds"]))
+
+
 def test_every_metric_is_on_a_dashboard_but_for_few() -> None:
     shown = " ".join(expression for _, expression in expressions())
     # For whoever looks deeper; an alert or another figure tells the same sooner.
