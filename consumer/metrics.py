@@ -265,8 +265,8 @@ REPLICAS_WANTED = Gauge(
 )
 
 # A failure that is the first of its kind shall be an increase, too.
-for _code in ErrorCode:
-    REQUESTS_FINISHED.labels(_code.value)
+for _outcome in ("completed", "reused", *ErrorCode):
+    REQUESTS_FINISHED.labels(_outcome)
 
 
 def forget_figures() -> None:

@@ -268,7 +268,7 @@ def test_versions_and_defaults_are_the_consumers(render: Render) -> None:
     assert container["image"] == f"score-consumer:{__version__}"
     assert container["args"] == ["run", "--roles", "intake,worker,relay,api"]
     given = environment(deployment["spec"]["template"])
-    computed = {"KAFKA_BOOTSTRAP_SERVERS", "HISTORY_URL", "SESSIONS_MAX_BYTES"}
+    computed = {"KAFKA_BOOTSTRAP_SERVERS", "HISTORY_URL", "SESSIONS_MAX_BYTES", "REPLICAS_WANTED"}
     for name in given.keys() - computed:
         assert given[name] == str(Settings.model_fields[name.lower()].default), name
 
@@ -317,6 +317,24 @@ def test_one_deployment_for_each_role(render: Render) -> None:
     assert worker["template"]["spec"]["terminationGracePeriodSeconds"] == 101
     scaler = only(objects, "HorizontalPodAutoscaler")["spec"]
     assert scaler["scaleTargetRef"]["name"] == "scores-score-consumer-worker"
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ({}, "2"),
+        ({"replicas": 5}, "5"),
+        ({"roles": SPLIT}, "5"),  # 2, 2 and 1
+        ({"roles": {**SPLIT, "relay": None, "all": {"roles": ["relay"]}}}, "6"),
+        ({"roles": SPLIT, "autoscaling": {"kind": "hpa", "minReplicas": 4}}, "7"),
+        ({"replicas": 5, "settings": {"REPLICAS_WANTED": 3}}, "3"),
+    ],
+)
+def test_each_process_knows_how_many_there_should_be(
+    render: Render, values: dict[str, Any], wanted: str
+) -> None:
+    for deployment in of_kind(render(values), "Deployment"):
+        assert environment(deployment["spec"]["template"])["REPLICAS_WANTED"] == wanted
 
 
 def test_the_migration_comes_before_the_pods(render: Render) -> None:
@@ -422,25 +440,25 @@ def test_the_scaler_asks_for_what_the_consumer_tells(render: Render) -> None:
     scaled = only(render(CASES["split and scaled"]), "ScaledObject")["spec"]
     assert scaled["scaleTargetRef"] == {"name": "scores-score-consumer-worker"}
     age, lag = scaled["triggers"]
-    assert age["metadata"]["query"] == (
-        'max(scoring_requests_oldest_pending_seconds{namespace="ns",job="scores-score-consumer"})'
-    )
+    ours = '{namespace="ns",job="scores-score-consumer"}'
+    query = f"max(scoring_requests_oldest_pending_seconds{ours} >= 0)"
+    assert age["metadata"]["query"] == query
+    # A database that tells nothing is no reason to take workers away.
+    assert age["metadata"]["ignoreNullValues"] == "false"
     assert lag["metadata"]["topic"] == Settings.model_fields["topic_score_requested"].default
     assert lag["metadata"]["consumerGroup"] == Settings.model_fields["kafka_group_id"].default
     assert lag["metadata"]["lagThreshold"] == "1000"
 
 
+def rules_by_name(spec: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    """The rules of this kind (alert or record) by their names."""
+    rules = [rule for group in spec["groups"] for rule in group["rules"]]
+    return {rule[kind]: rule for rule in rules if kind in rule}
+
+
 def test_alerts_can_be_changed_and_left_out(render: Render) -> None:
-    written = {
-        rule["alert"]: rule
-        for group in yaml.safe_load(ALERTS.read_text())["groups"]
-        for rule in group["rules"]
-    }
-    found = {
-        rule["alert"]: rule
-        for group in only(render(MONITORED), "PrometheusRule")["spec"]["groups"]
-        for rule in group["rules"]
-    }
+    written = rules_by_name(yaml.safe_load(ALERTS.read_text()), "alert")
+    found = rules_by_name(only(render(MONITORED), "PrometheusRule")["spec"], "alert")
     assert written.keys() - found.keys() == {"ScoringScoreDrift"}
     changed = found["ScoringBacklogOld"]
     assert (changed["for"], changed["labels"]) == ("20m", {"severity": "critical"})

@@ -17,15 +17,32 @@ from tests.deploy.conftest import run, tool
 from tests.deploy.places import ALERTS, CHART, DASHBOARDS, ROOT, RUNBOOKS
 
 # What Prometheus adds to each series.
-ADDED_LABELS = {"namespace", "job"}
+ADDED_LABELS = {"namespace", "job", "instance"}
+# prometheus_client's own of each process, on Linux; and Prometheus' own of each target.
+OF_PROCESSES = {
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "up",
+}
+SERIES = re.compile(r"\b((?:scoring|process)[_:][\w:]+|up)\b(?:\{([^}]*)\})?")
+# What stands for Grafana's variables where Prometheus reads an expression.
+VARIABLES = {
+    "$__rate_interval": "5m",
+    "$__interval": "5m",
+    "$namespace": ".*",
+    "$job": ".*",
+}
 DASHBOARD_FILES = sorted(DASHBOARDS.glob("*.json"))
 ALERT_TESTS = sorted((ROOT / "deploy" / "prometheus").glob("*_test.yaml"))
 GRID_WIDTH = 24
 
 
-def rules() -> list[dict[str, Any]]:
+def rules(kind: str = "alert") -> list[dict[str, Any]]:
     groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
-    return [rule for group in groups for rule in group["rules"]]
+    return [rule for group in groups for rule in group["rules"] if kind in rule]
 
 
 def panels(path: Path) -> list[dict[str, Any]]:
@@ -34,8 +51,9 @@ def panels(path: Path) -> list[dict[str, Any]]:
 
 def expressions() -> Iterator[tuple[str, str]]:
     """Every PromQL expression, and where it stands."""
-    for rule in rules():
-        yield rule["alert"], rule["expr"]
+    for kind in ("record", "alert"):
+        for rule in rules(kind):
+            yield rule[kind], rule["expr"]
     for path in DASHBOARD_FILES:
         for panel in panels(path):
             for target in panel["targets"]:
@@ -43,7 +61,7 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 
 def exported() -> Mapping[str, set[str]]:
-    """The labels of each series that /metrics can have, by its name."""
+    """The labels of each series of /metrics, by its name."""
     found: dict[str, set[str]] = {}
     for metric in vars(metrics).values():
         if isinstance(metric, Counter | Gauge | Histogram):
@@ -56,19 +74,31 @@ def exported() -> Mapping[str, set[str]]:
     return found
 
 
+def known_series() -> Mapping[str, set[str]]:
+    """The labels of each series that Prometheus has: those of rules are of what they are made."""
+    found = {**exported(), **dict.fromkeys(OF_PROCESSES, ADDED_LABELS)}
+    for rule in rules("record"):
+        found[rule["record"]] = ADDED_LABELS.union(*grouped_by(rule["expr"]))
+    return found
+
+
+def grouped_by(expression: str) -> Iterator[set[str]]:
+    """The labels of each `by (...)` and `on (...)`."""
+    for labels in re.findall(r"\b(?:by|on) ?\(([^)]*)\)", expression):
+        yield {label.strip() for label in labels.split(",") if label.strip()}
+
+
 def test_expressions_name_series_and_labels_that_the_consumer_has() -> None:
-    known = exported()
+    known = known_series()
     for place, expression in expressions():
-        names = re.findall(r"\bscoring_\w+", expression)
-        assert names, place
-        assert set(names) <= known.keys(), place
-        for name, selector in re.findall(r"\b(scoring_\w+)\{([^}]*)\}", expression):
+        series = SERIES.findall(re.sub(r"\b(by|on) ?\([^)]*\)", "", expression))
+        assert series or expression.startswith("vector("), place
+        for name, selector in series:
+            assert name in known, place
             labels = set(re.findall(r"(\w+)\s*[=!]~?", selector))
             assert labels <= known[name], f"{place}: {name} has no such label"
-        grouped = {label.strip() for group in re.findall(r"by \(([^)]*)\)", expression)
-                   for label in group.split(",")}  # fmt: skip
-        of_all = set.union(*(known[name] for name in names))
-        assert grouped <= of_all, place
+        of_all = set[str]().union(*(known[name] for name, _ in series))
+        assert set[str]().union(*grouped_by(expression)) <= of_all, place
 
 
 def test_every_metric_is_on_a_dashboard_but_for_few() -> None:
@@ -79,12 +109,6 @@ def test_every_metric_is_on_a_dashboard_but_for_few() -> None:
         "scoring_dlq_shortened_total",
         "scoring_intake_batch_records",
         "scoring_intake_batch_seconds",
-        "scoring_server_unreachable_total",
-        "scoring_ready",
-        "scoring_figures_age_seconds",
-        "scoring_intake_lag_records",
-        "scoring_judge_last_error",
-        "scoring_replicas_wanted",
     }
     families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in exported()}
     assert {name for name in families if name not in shown} == left_out
@@ -117,7 +141,10 @@ def test_panels_are_explained_and_do_not_overlap(path: Path) -> None:
     found = panels(path)
     assert len({panel["id"] for panel in found}) == len(found)
     for panel in found:
-        assert panel["description"]
+        assert re.search(r"(^|[.?] )Normal: \S.*\.$", panel["description"]), panel["title"]
+        if panel["type"] in {"stat", "gauge"}:  # what is now, not the last that was known
+            assert all(target["instant"] for target in panel["targets"]), panel["title"]
+            assert panel["fieldConfig"]["defaults"]["noValue"]
         at = panel["gridPos"]
         cells = {
             (x, y)
@@ -129,18 +156,83 @@ def test_panels_are_explained_and_do_not_overlap(path: Path) -> None:
         taken |= cells
 
 
+def filled(expression: str) -> str:
+    """The expression as Grafana asks it."""
+    for name, value in VARIABLES.items():
+        expression = expression.replace(name, value)
+    return expression
+
+
 def test_prometheus_reads_every_expression(tmp_path: Path) -> None:
     promtool = tool("promtool")
     run(promtool, "check", "rules", str(ALERTS))
-    interval = {"$__rate_interval": "5m", "$__interval": "5m"}
-    recordings = []
-    for number, (_, expression) in enumerate(expressions()):
-        for name, value in interval.items():
-            expression = expression.replace(name, value)  # noqa: PLW2901  one after the other
-        recordings.append({"record": f"expression_{number}", "expr": expression})
+    recordings = [
+        {"record": f"expression_{number}", "expr": filled(expression)}
+        for number, (_, expression) in enumerate(expressions())
+    ]
     file = tmp_path / "expressions.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": recordings}]}))
     run(promtool, "check", "rules", str(file))
+
+
+# Two of three processes are there; one can't write, and was started anew. Of 1 000 answers a minute
+# 4 are failures; 90 requests are cancelled beside. Another program has a process, too.
+SEEN = {
+    'scoring_replicas_wanted{job="a",instance="1"}': "3x90",
+    'scoring_replicas_wanted{job="a",instance="2"}': "3x90",
+    'scoring_replicas_wanted{job="b",instance="1"}': "1x60 stale",
+    'scoring_ready{job="a",instance="1",part="postgres_writes"}': "1x90",
+    'scoring_ready{job="a",instance="2",part="postgres_writes"}': "0x90",
+    'scoring_intake_lag_records{job="a",instance="1"}': "7x90",
+    'scoring_intake_lag_records{job="a",instance="2"}': "7x90",
+    'process_start_time_seconds{job="a",instance="2"}': "1000x80 5000x10",
+    'process_start_time_seconds{job="other",instance="2"}': "1x85 2x5",
+    'process_resident_memory_bytes{job="a",instance="2"}': "9x90",
+    'process_resident_memory_bytes{job="other",instance="2"}': "8x90",
+    'scoring_server_unreachable_total{job="a",loop="relay",server="kafka"}': "_x86 1x4",
+    'scoring_requests_finished_total{job="a",outcome="completed"}': "0+996x90",
+    'scoring_requests_finished_total{job="a",outcome="judge_unavailable"}': "0+4x90",
+    'scoring_requests_finished_total{job="a",outcome="cancelled"}': "0+90x90",
+    'scoring_requests_late_total{job="a"}': "0+1x90",
+    'scoring_objective_ratio{job="a",objective="answered"}': "0.995x90",
+    'scoring_request_seconds_count{job="a"}': "0+100x90",
+}
+SHOWN: list[tuple[str, str, dict[str, float]]] = [
+    ("Dependencies", "{{part}}", {'{part="postgres_writes"}': 0}),
+    ("Processes", "there", {"{}": 2}),
+    ("Processes", "wanted", {"{}": 4}),
+    ("Processes", "missing", {"{}": 2}),
+    ("Left in Kafka", "records", {"{}": 14}),
+    ("Servers that were away", "{{loop}}: {{server}}", {'{loop="relay",server="kafka"}': 1}),
+    ("Answered without a score", "1 hour", {"{}": 0.004}),
+    ("Error budget left", "left", {"{}": 0.2}),
+    ("Answered in time", "1 hour", {"{}": 0.99}),
+    ("Restarts", "restarted", {"{}": 1}),
+    ("Memory", "{{instance}}", {'{job="a",instance="2"}': 9}),
+]
+
+
+def test_the_health_dashboard_shows_what_is(tmp_path: Path) -> None:
+    told = {
+        (panel["title"], target["legendFormat"]): filled(target["expr"])
+        for panel in panels(DASHBOARDS / "health.json")
+        for target in panel["targets"]
+    }
+    questions = [
+        {
+            "expr": f"round(1000 * ({told[title, legend]}))",
+            "eval_time": "88m",
+            "exp_samples": [
+                {"labels": labels, "value": round(1000 * value)} for labels, value in shown.items()
+            ],
+        }
+        for title, legend, shown in SHOWN
+    ]
+    series = [{"series": name, "values": values} for name, values in SEEN.items()]
+    test = {"interval": "1m", "input_series": series, "promql_expr_test": questions}
+    file = tmp_path / "health_test.yaml"
+    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [test]}))
+    run(tool("promtool"), "test", "rules", str(file))
 
 
 @pytest.mark.parametrize("path", ALERT_TESTS, ids=lambda path: path.stem)

@@ -76,7 +76,7 @@ async def test_history_answers_garbage_for_a_third(drill: Drill) -> None:
             stand_ins.history_faults.forever[session_id] = answer(200, {"session_id": 12})
         return add(session_id, *args)
 
-    stand_ins.add = add_some_bad  # type: ignore[method-assign]
+    stand_ins.add = add_some_bad  # type: ignore[method-assign,assignment]
     await drill.fires("ScoringFailures")
     stand_ins.add = add  # type: ignore[method-assign]
     await drill.over("ScoringFailures")

@@ -231,7 +231,7 @@
 {{- $names := list -}}
 {{- range $group := (.Files.Get "files/alerts.yaml" | fromYaml).groups -}}
 {{- range $rule := $group.rules -}}
-{{- $names = append $names $rule.alert -}}
+{{- if $rule.alert }}{{ $names = append $names $rule.alert }}{{ end -}}
 {{- end -}}
 {{- end -}}
 {{- $names | toJson -}}

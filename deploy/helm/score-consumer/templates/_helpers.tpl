@@ -35,6 +35,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "score-consumer.deployments" -}}
 {{- $root := . -}}
 {{- $deployments := dict -}}
+{{- $wanted := 0 -}}
 {{- range $name, $own := .Values.roles | default (dict "" (dict "roles" (list "intake" "worker" "relay" "api"))) -}}
 {{- if $own -}}
 {{- $scaled := and (ne $root.Values.autoscaling.kind "none") (has "worker" $own.roles) -}}
@@ -45,13 +46,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and $limit (has "worker" $own.roles) (not (hasKey $settings "SESSIONS_MAX_BYTES")) -}}
 {{- $_ := set $settings "SESSIONS_MAX_BYTES" (include "score-consumer.sessionBytes" $limit) -}}
 {{- end -}}
+{{- $replicas = ternary $root.Values.autoscaling.minReplicas $replicas $scaled -}}
+{{- $wanted = add $wanted (int $replicas) -}}
 {{- $_ := set $deployments $name (dict
       "roles" $own.roles
       "scaled" $scaled
-      "replicas" (ternary $root.Values.autoscaling.minReplicas $replicas $scaled)
+      "replicas" $replicas
       "resources" $resources
       "settings" $settings) -}}
 {{- end -}}
+{{- end -}}
+{{- range $deployments -}}
+{{- $_ := set . "settings" (merge .settings (dict "REPLICAS_WANTED" $wanted)) -}}
 {{- end -}}
 {{- toYaml $deployments -}}
 {{- end }}
