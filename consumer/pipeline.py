@@ -93,6 +93,7 @@ class Release:
 
     after_s: float
     held: bool = False
+    why: str = field(default="", compare=False)
 
 
 Outcome = Completed | Reused | Failed | Retry | Release
@@ -170,7 +171,7 @@ class Pipeline:
         except Unavailable as error:
             # What was paid for in vain must not be paid for again for ever.
             if isinstance(error, JudgeHeld) and not error.paid:
-                return Release(error.retry_after or BUSY_ELSEWHERE_S, held=True)
+                return Release(error.retry_after or BUSY_ELSEWHERE_S, held=True, why=str(error))
             return after_trouble(request, error, now(), self.patience)
         except Final as error:
             return failed(error)

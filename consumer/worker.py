@@ -360,10 +360,10 @@ class Worker:
                 metrics.REQUESTS_RETRIED.labels(code.value).inc()
                 log.info("retry_later", error_code=code.value, error=message, after_s=after_s)
                 return
-            case Release(_, held):
+            case Release(held=held, why=why):
                 if held:
                     metrics.REQUESTS_HELD.inc()
-                    log.info("judge_held")
+                    log.info("judge_held", error=why)
                 return
             case _:
                 assert_never(outcome)

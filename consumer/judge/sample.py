@@ -18,7 +18,7 @@ from consumer.scoring.judgement import Sample
 from consumer.scoring.profile import Profile
 from consumer.scoring.prompt import correction
 from consumer.scoring.scorers.base import Subject
-from consumer.scoring.verdict import Verdict, VerdictInvalid, check, output_schema
+from consumer.scoring.verdict import Verdict, VerdictInvalid, check, output_schema, place
 from consumer.together import beside
 
 log = structlog.get_logger()
@@ -203,7 +203,7 @@ async def _accepted(
             return await beside(size, _checked, asking, completion, fitted)
         except VerdictInvalid as error:
             problems = conversation.correct(completion, error.problems)
-            _reject(member.provider, completion, problems)
+            _reject(asking.profile, member.provider, completion, problems)
     # Not what was wrong: that repeats the answer, which may hold what an attacker planted.
     raise JudgeInvalidOutput(f"no valid verdict in {usage.calls} answers; the log tells why")
 
@@ -248,10 +248,13 @@ def _cost(prices: Prices, provider: Provider, completion: Completion) -> float |
     )
 
 
-def _reject(provider: Provider, completion: Completion, problems: list[str]) -> None:
+def _reject(
+    profile: Profile, provider: Provider, completion: Completion, problems: list[str]
+) -> None:
+    """Counts and logs it; what the answer says is logged only where somebody asked for that."""
     metrics.JUDGE_INVALID.labels(provider.name).inc()
+    places = [place(problem, profile) for problem in problems[:10]]
     log.warning(
-        "judge_answer_rejected",
-        problems=problems[:10],
-        answer=completion.text[:LOGGED_CHARACTERS],
+        "judge_answer_rejected", provider=provider.name, problems=len(problems), places=places
     )
+    log.debug("judge_answer", problems=problems[:10], answer=completion.text[:LOGGED_CHARACTERS])

@@ -196,6 +196,23 @@ class _FreeFormAnswer(_CommonAnswer):
     ]
 
 
+_FIELDS = frozenset(
+    name
+    for shape in (
+        _CriteriaAnswer,
+        _CriterionAnswer,
+        _EvidenceAnswer,
+        _MissingToolAnswer,
+        _ApproachAnswer,
+        _FreeFormAnswer,
+    )
+    for name in shape.model_fields
+)
+# Problems that name no field, as far as their words are ours.
+_TWICE, _FOLLOWS = "keys occur twice", "text follows the JSON object"
+_SENTENCES = frozenset({_TWICE, _FOLLOWS})
+
+
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
     """A closed object with every property required: what strict structured output asks for."""
     return {
@@ -289,6 +306,17 @@ def _unknown_criteria(raw: dict[str, Any], profile: Profile) -> list[str]:
     return [f"criteria.{i}: unknown; allowed: {allowed}" for i in islice(unknown, MAX_PROBLEMS)]
 
 
+def place(problem: str, profile: Profile) -> str:
+    """Where a problem of an answer is, in words of ours alone: an answer may have named its fields
+    with what a session says. `?` stands for such a name.
+    """
+    path, colon, _ = problem.partition(":")
+    if not colon or path in _SENTENCES:
+        return path
+    ours = _FIELDS | {criterion.id for criterion in profile.judge_criteria}
+    return ".".join(part if part in ours or part.isdecimal() else "?" for part in path.split("."))
+
+
 def _shape_problems(error: ValidationError) -> list[str]:
     return [describe(problem) for problem in error.errors(include_url=False)[:MAX_PROBLEMS]]
 
@@ -303,14 +331,14 @@ def last_object(text: str) -> dict[str, Any]:
         for spot in objects(text):  # noqa: B007  the last one is asked for
             pass
     except DoubledKeys as error:
-        raise VerdictInvalid([f"keys occur twice: {error}"]) from error
+        raise VerdictInvalid([f"{_TWICE}: {error}"]) from error
     except TooDeep as error:
         raise VerdictInvalid(["the JSON is nested too deeply"]) from error
     if spot is None:
         raise VerdictInvalid(["there is no complete JSON object in the answer"])
     start, end = spot
     if rest := text[end:].strip().strip("`").strip():
-        raise VerdictInvalid([f"text follows the JSON object: {rest[:80]!r}"])
+        raise VerdictInvalid([f"{_FOLLOWS}: {rest[:80]!r}"])
     return dict(storable_json(json.loads(text[start:end])))
 
 

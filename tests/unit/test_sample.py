@@ -357,9 +357,17 @@ async def test_a_call_is_made_for_the_errand_and_its_time() -> None:
 async def test_rejected_answers_are_logged_and_cut(logged: list[Any]) -> None:
     await ask(completion("x" * 5000), completion())
     (rejected,) = [entry for entry in logged if entry["event"] == "judge_answer_rejected"]
-    assert rejected["log_level"] == "warning"
-    assert rejected["problems"] == ["there is no complete JSON object in the answer"]
-    assert rejected["answer"] == "x" * 1000
+    assert rejected == {
+        "event": "judge_answer_rejected",
+        "log_level": "warning",
+        "provider": "main",
+        "problems": 1,
+        "places": ["there is no complete JSON object in the answer"],
+    }
+    (words,) = [entry for entry in logged if entry["event"] == "judge_answer"]
+    assert words["log_level"] == "debug"
+    assert words["problems"] == ["there is no complete JSON object in the answer"]
+    assert words["answer"] == "x" * 1000
     assert all(len(str(value)) <= 1000 for entry in logged for value in entry.values())
     assert [entry["event"] for entry in logged].count("judge_request") == 2
 

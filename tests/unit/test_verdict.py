@@ -27,6 +27,7 @@ from consumer.scoring.verdict import (
     check,
     last_object,
     output_schema,
+    place,
 )
 from tests.unit.builders import (
     answer,
@@ -341,6 +342,22 @@ def test_a_free_form_answer_needs_its_own_keys(key: str) -> None:
 def test_extra_keys_are_refused(where: str, changes: dict[str, Any]) -> None:
     (problem,) = problems(**changes)
     assert problem.startswith(f"{where}: Extra inputs are not permitted")
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (json.dumps(answer() | {"root password is hunter2": 1}), "?"),
+        (json.dumps(answer() | {"criteria": {"hunter2: it is": 1}}), "criteria.?"),
+        (json.dumps(answer() | {"criteria": flow(score="hunter2")}), "criteria.logical_flow.score"),
+        (json.dumps(answer()) + " hunter2", "text follows the JSON object"),
+        ('{"hunter2": 1, "hunter2": 2}', "keys occur twice"),
+        ("hunter2", "there is no complete JSON object in the answer"),
+    ],
+)
+def test_the_place_of_a_problem_repeats_nothing_of_the_answer(text: str, where: str) -> None:
+    assert where in [place(problem, REVIEW) for problem in refused(text)]
+    assert "hunter2" not in str([place(problem, REVIEW) for problem in refused(text)])
 
 
 def test_the_other_kind_of_answer_does_not_pass() -> None:
