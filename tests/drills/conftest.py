@@ -47,6 +47,7 @@ class Drill:
     prometheus: Prometheus
     replicas: list[Replica]
     load: asyncio.Task[None]
+    judge_at_fault: bool = False
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     began: float = field(default_factory=monotonic)
 
@@ -74,7 +75,9 @@ class Drill:
             await asyncio.sleep(0.5)
         self.stop.set()
         await self.load
-        await promises.kept(self.stage, crashes=crashes)
+        # What the judge was asked while it was at fault was asked again.
+        tries = self.stage.stand_ins.judge_calls if self.judge_at_fault else {}
+        await promises.kept(self.stage, crashes=crashes, tries=tries)
         fired = await self.prometheus.fired(monotonic() - self.began)
         assert set(names) <= fired <= {*names, *allowed}
 
@@ -87,14 +90,14 @@ async def drill(
 ) -> AsyncIterator[Drill]:
     """All is well. What a test is parametrized with are settings of the consumer."""
     stage = arena.stage
-    stage.settings.update(
-        replicas_wanted=2,
-        request_deadline_seconds=120,
-        kafka_stale_after_seconds=24,
-        objective_seconds=120,
-        max_lost_leases=3,
+    stage.settings |= {
+        "replicas_wanted": 2,
+        "request_deadline_seconds": 120,
+        "kafka_stale_after_seconds": 24,
+        "objective_seconds": 120,
+        "max_lost_leases": 3,
         **getattr(request, "param", {}),
-    )
+    }
     replicas = [stage.process() for _ in range(2)]
     targets = [replica.url.removeprefix("http://") for replica in replicas]
     prometheus = Prometheus(tmp_path / "prometheus", targets, times_as_quick=TIMES_AS_QUICK)
@@ -116,7 +119,9 @@ async def _ask(stage: Stage, stop: asyncio.Event) -> None:
     """One score a while, through outages: a record that Kafka did not acknowledge is sent again."""
     async with stage.producer() as producer:
         while not stop.is_set():
-            session = stage.stand_ins.add(f"s-{len(stage.stand_ins.sessions)}")
+            number = len(stage.stand_ins.sessions)
+            bad = number % 3 == 0
+            session = stage.stand_ins.add(f"bad-{number}" if bad else f"s-{number}")
             value = json.dumps({"session_id": session, "request_id": str(uuid4())}).encode()
             while True:
                 try:

@@ -24,13 +24,7 @@ from tests.support.judging import JUDGE, configured
 from tests.support.stand_ins import answer
 
 NOT_WELL = answer(503)
-BREAKER_OPEN_S = 3.0
 PRICE = {"input_per_million": 1000.0, "output_per_million": 1000.0}
-
-
-@pytest.fixture
-def quick_breaker(tmp_path: Path) -> Path:
-    return configured(tmp_path, providers={JUDGE: {"breaker_open_s": BREAKER_OPEN_S}})
 
 
 # ── the judge ───────────────────────────────────────────────────────────────
@@ -38,6 +32,7 @@ def quick_breaker(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("status", [503, 401])
 async def test_judge_away_or_key_refused(drill: Drill, status: int) -> None:
+    drill.judge_at_fault = True
     faults = drill.stage.stand_ins.judge_faults
     faults.always = answer(status)
     await drill.fires("ScoringJudgeBreakerOpen")
@@ -69,16 +64,10 @@ async def test_history_away(drill: Drill) -> None:
 @pytest.mark.ci_drill
 async def test_history_answers_garbage_for_a_third(drill: Drill) -> None:
     stand_ins = drill.stage.stand_ins
-    add = stand_ins.add
-
-    def add_some_bad(session_id: str, *args: str) -> str:
-        if len(stand_ins.sessions) % 3 == 0:
-            stand_ins.history_faults.forever[session_id] = answer(200, {"session_id": 12})
-        return add(session_id, *args)
-
-    stand_ins.add = add_some_bad  # type: ignore[method-assign,assignment]
+    garbage = answer(200, {"session_id": 12})
+    stand_ins.history_faults.forever |= {f"bad-{n}": garbage for n in range(10_000)}
     await drill.fires("ScoringFailures")
-    stand_ins.add = add  # type: ignore[method-assign]
+    stand_ins.history_faults.forever.clear()
     await drill.over("ScoringFailures")
     done = await drill.stage.cli("requests", "--code", "history_invalid", "--json")
     assert len(done.json) > 5
