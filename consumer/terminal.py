@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
-from rich.progress import track
+from rich.progress import Progress, track
 from rich.table import Table
 
 from consumer.plaintext import Text, plain
@@ -73,6 +74,16 @@ def progress(items: Sequence[T], what: str, *, quiet: bool) -> Iterable[T]:
     console = Console(stderr=True)
     hidden = quiet or len(items) < SHOW_PROGRESS_FROM or not console.is_terminal
     return track(items, description=what, console=console, disable=hidden, transient=True)
+
+
+@contextmanager
+def counting(total: int, what: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """What is told how many more of them are done; shown as a bar on standard error."""
+    console = Console(stderr=True)
+    hidden = quiet or total < SHOW_PROGRESS_FROM or not console.is_terminal
+    with Progress(console=console, disable=hidden, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.advance(task, done)
 
 
 def print_desk(scores: Sequence[DeskScore]) -> None:
@@ -311,6 +322,29 @@ def requests_table(rows: Sequence[Mapping[str, Any]]) -> Table:
             escape(plain(row["triggered_by"])),
             escape(plain(why)),
         )
+    return table
+
+
+def listed_table(rows: Iterable[Mapping[str, Any]]) -> Table:
+    """Many sessions' requests, two lines each: when, how it stands and why, of what."""
+    table = Table("at (UTC)", "state, code", "session, request", box=None, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(
+            f"{row['at']:%m-%d %H:%M:%S}",
+            Text("\n".join(filter(None, (row["state"], row["error_code"])))),
+            Text(f"{row['session_id']}\n{row['request_id']}", overflow="fold"),
+        )
+    table.columns[2].max_width = 36  # with it, all fits 80
+    return table
+
+
+def codes_table(counts: Iterable[Mapping[str, Any]], more: int) -> Table:
+    """How many requests there are by state and error code."""
+    table = Table("state", "code", "requests", box=None, padding=(0, 2, 0, 0))
+    for row in counts:
+        table.add_row(row["state"], row["error_code"] or "", str(row["requests"]))
+    if more > 0:
+        table.caption = f"{more} more fit than are listed: --limit"
     return table
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from consumer.errors import NotReachable
+from consumer.errors import ConfigError, NotReachable
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
     from consumer.config import Config
+    from consumer.edges.kafka import Producer
     from consumer.scoring.profile import Profile
     from consumer.settings import Settings
 
@@ -27,6 +30,9 @@ app = typer.Typer(
     help="Scores AI agent sessions: score requests in, scores and their events out.",
 )
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Since = Annotated[
+    str | None, typer.Option(help="Not before: 90m, 12h, 7d ago, or a date and time.")
+]
 
 T = TypeVar("T")
 
@@ -67,6 +73,35 @@ def spare_the_collector() -> None:
     gc.set_threshold(_NEW_OBJECTS, 20, 20)
 
 
+def checked(name: str, read: Callable[[str], T], text: str) -> T:
+    """What `read` makes of an option's or argument's text. Raises ConfigError."""
+    try:
+        return read(text)
+    except (ValueError, OverflowError, OSError) as error:
+        raise ConfigError([f"{name}: {error}"]) from error
+
+
+def when(name: str, text: str | None) -> datetime | None:
+    """The moment that an option names; None where it was not given. Raises ConfigError."""
+    now = datetime.now(UTC)
+    return None if text is None else checked(name, lambda said: moment(said, now), text)
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """`90m`, `12h`, `7d` before now, or a date and time as ISO 8601 (UTC unless it says otherwise).
+
+    Raises ValueError.
+    """
+    units = {"m": 60, "h": 3600, "d": 86_400}
+    if text[-1:] in units and text[:-1].isdecimal():
+        return datetime.fromtimestamp(now.timestamp() - int(text[:-1]) * units[text[-1]], UTC)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no time such as 12h, 7d or 2026-03-01T12:30") from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
 def settings_now() -> Settings:
     """The settings. Raises ConfigError."""
     from consumer.settings import load_settings
@@ -105,6 +140,23 @@ async def with_store(look: Any) -> Any:
         return await look(Store(pool, where=place(dsn), addresses=addresses))
     finally:
         pool.terminate()
+
+
+@asynccontextmanager
+async def producing(settings: Settings) -> AsyncIterator[Producer]:
+    """A producer to ask with."""
+    from consumer.brokers import kafka_security
+    from consumer.edges.kafka import Producer
+
+    producer = Producer(
+        settings.kafka_bootstrap_servers,
+        idempotent=settings.kafka_enable_idempotence,
+        options={"client_id": "score-consumer-cli", **kafka_security(settings).options},
+    )
+    try:
+        yield producer
+    finally:
+        await producer.close()
 
 
 def tell(value: Any, as_json: bool, *, lines: list[str] | None = None) -> None:

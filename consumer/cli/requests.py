@@ -10,7 +10,7 @@ from uuid import UUID
 
 import typer
 
-from consumer.cli.base import Json, app, fail, settings_now, tell, wait_for, with_store
+from consumer.cli.base import Json, app, fail, producing, settings_now, tell, wait_for, with_store
 from consumer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -139,23 +139,14 @@ def _requests(sessions: list[str], file: str | None, defaults: dict[str, Any]) -
 
 async def _publish(settings: Settings, requests: list[Any]) -> None:
     from consumer import requesting
-    from consumer.brokers import kafka_security
-    from consumer.edges.kafka import Producer
 
-    producer = Producer(
-        settings.kafka_bootstrap_servers,
-        idempotent=settings.kafka_enable_idempotence,
-        options={"client_id": "score-consumer-cli", **kafka_security(settings).options},
-    )
-    try:
+    async with producing(settings) as producer:
         await requesting.publish(
             requests,
             producer=producer,
             topic=settings.topic_score_requested,
             source=f"{settings.event_source}/cli",
         )
-    finally:
-        await producer.close()
 
 
 @app.command()
