@@ -350,6 +350,19 @@ DELETE FROM score_requests WHERE request_id = ANY (ARRAY(
 -- Requests by state.
 SELECT state, count(*) AS requests FROM score_requests GROUP BY state ORDER BY state;
 
+-- name: read_only
+-- Why nothing may be written here; null: it may.
+SELECT CASE WHEN pg_is_in_recovery() THEN 'it is a standby'
+    WHEN current_setting('transaction_read_only') = 'on' THEN 'default_transaction_read_only is on'
+    END AS why;
+
+-- name: blockers
+-- Who holds up the connection with process id $1; 0: a prepared transaction. What belongs to another
+-- role is null, unless ours may see it (pg_read_all_stats). No statement: it may hold anything.
+SELECT blocker AS pid, application_name, usename, state, xact_start,
+    extract(epoch FROM clock_timestamp() - xact_start)::double precision AS seconds
+FROM unnest(pg_blocking_pids($1::integer)) blocker LEFT JOIN pg_stat_activity ON pid = blocker;
+
 -- name: listed_requests
 -- Requests in one of states $1 and with one of codes $2 (null: any), the newest first, up to $8. What is
 -- finished counts by its end, from $3 on, all else by its arrival, from $4 on; both before $5 (null: no
