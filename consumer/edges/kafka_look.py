@@ -65,9 +65,14 @@ class Look:
         """The group, once it is formed, or as it is after a few seconds."""
         deadline = monotonic() + SETTLE_S
         while True:
-            state, members = await self._group(group_id)
-            if state not in FORMING or monotonic() > deadline:
-                return Group(state=state, members=members, lag=await self._lag(group_id, topic))
+            late = monotonic() > deadline
+            try:
+                state, members = await self._group(group_id)
+                if late or state not in FORMING:
+                    return Group(state=state, members=members, lag=await self._lag(group_id, topic))
+            except KafkaError as error:
+                if late or not error.retriable:  # a new cluster has no coordinator at once
+                    raise
             await asyncio.sleep(POLL_S)
 
     async def may_produce(self) -> None:

@@ -10,6 +10,10 @@ from uuid import uuid4
 import asyncpg
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka.client import AIOKafkaClient
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+from aiokafka.protocol.coordination import FindCoordinatorRequest
+from aiokafka.protocol.group import JoinGroupRequest
 
 from tests.support.stage import Stage
 from tests.support.stand_ins import answer
@@ -17,7 +21,7 @@ from tests.support.stand_ins import answer
 LIST_OF_SESSIONS = ""  # what the stand-in counts its calls under
 
 
-async def checked(stage: Stage, name: str, **changes: object) -> dict[str, Any]:
+async def checked(stage: Stage, name: str, **changes: Any) -> dict[str, Any]:
     """What became of the check of this name."""
     result = await stage.cli("check", "--json", **changes)
     made: dict[str, Any] = next(made for made in result.json if made["name"] == name)
@@ -136,7 +140,41 @@ async def test_the_group_is_told_and_left_alone(stage: Stage) -> None:
         await consumer.stop()
 
 
-class Moves(ConsumerRebalanceListener):
+async def test_a_group_that_does_not_form_is_found(stage: Stage) -> None:
+    client = AIOKafkaClient(bootstrap_servers=stage.kafka.bootstrap)
+    await client.bootstrap()
+    try:
+        await join_and_fall_silent(client, stage)
+        found = await checked(stage, "kafka")
+    finally:
+        await client.close()
+    assert not found["ok"]
+    assert f"group {stage.group_id} is CompletingRebalance, members 1" in found["told"]
+    assert "does not come to be formed" in found["told"]
+
+
+async def join_and_fall_silent(client: AIOKafkaClient, stage: Stage) -> None:
+    """A first member, whom the group waits for to say who reads what."""
+    protocols = [
+        ("range", ConsumerProtocolMemberMetadata(0, [stage.topics.requested], b"").encode())
+    ]
+    coordinator = FindCoordinatorRequest(stage.group_id, 0)
+    member = ""
+    async with asyncio.timeout(30):
+        while True:
+            at = await client.send(client.get_random_node(), coordinator)
+            if at.error_code == 0:
+                join = JoinGroupRequest(
+                    stage.group_id, 30_000, 30_000, member, None, "consumer", protocols
+                )
+                joined = await client.send(at.coordinator_id, join)
+                if joined.error_code == 0:
+                    return
+                member = joined.member_id
+            await asyncio.sleep(0.1)
+
+
+class Moves(ConsumerRebalanceListener):  # type: ignore[misc]
     """Counts how often the group is formed anew."""
 
     def __init__(self) -> None:

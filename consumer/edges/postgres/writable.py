@@ -32,7 +32,7 @@ WRITES = (
     ("outbox", "DELETE FROM outbox WHERE false"),
 )
 # What is held for less is somebody's work.
-LOCK_LIMIT_S = 3.0
+LOCK_LIMIT_S = 5.0
 LOOK_AFTER_S = 1.0
 
 
