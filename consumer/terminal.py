@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
-from rich.progress import Progress, track
+from rich.progress import track
 from rich.table import Table
 
 from consumer.plaintext import Text, plain
@@ -74,16 +73,6 @@ def progress(items: Sequence[T], what: str, *, quiet: bool) -> Iterable[T]:
     console = Console(stderr=True)
     hidden = quiet or len(items) < SHOW_PROGRESS_FROM or not console.is_terminal
     return track(items, description=what, console=console, disable=hidden, transient=True)
-
-
-@contextmanager
-def counting(total: int, what: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """What is told how many more of them are done; shown as a bar on standard error."""
-    console = Console(stderr=True)
-    hidden = quiet or total < SHOW_PROGRESS_FROM or not console.is_terminal
-    with Progress(console=console, disable=hidden, transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.advance(task, done)
 
 
 def print_desk(scores: Sequence[DeskScore]) -> None:
@@ -256,9 +245,10 @@ def _judgement_json(judgement: Judgement) -> dict[str, Any]:
 
 
 def check_line(made: Check) -> RenderableType:
-    """What was tried, and what became of it."""
+    """What was tried, what became of it, and how long that took where it took long."""
     mark, colour = ("ok    ", "green") if made.ok else ("wrong ", "red")
-    return Text.assemble((mark, colour), (made.name, "bold"), f": {made.told}")
+    took = f" ({made.seconds:.0f} s)" if made.seconds >= 1 else ""
+    return Text.assemble((mark, colour), (made.name, "bold"), f": {made.told}{took}")
 
 
 def replay_line(sample: Replayed) -> RenderableType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from contextlib import asynccontextmanager
@@ -37,6 +38,10 @@ Since = Annotated[
 T = TypeVar("T")
 
 EXIT_PROBLEM = 1
+# What a statement may take where a person waits for it, and where much is looked at.
+PATIENCE_S = 10.0
+LONG_PATIENCE_S = 30.0
+SAY_EVERY_S = 3
 
 
 def fail(message: str) -> NoReturn:
@@ -45,11 +50,34 @@ def fail(message: str) -> NoReturn:
     raise SystemExit(EXIT_PROBLEM)
 
 
-def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine answers. Its event loop is imported not before it is needed."""
+def wait_for(work: Coroutine[Any, Any, T], *, saying: Callable[[], str] | None = None) -> T:
+    """What the coroutine answers; `saying` is what to tell meanwhile, time and again. The event
+    loop is imported not before it is needed.
+    """
     import asyncio
 
-    return asyncio.run(work)
+    async def told() -> T:
+        async with saying_still(saying or (lambda: "")):
+            return await work
+
+    return asyncio.run(told() if saying else work)
+
+
+@asynccontextmanager
+async def saying_still(what: Callable[[], str]) -> AsyncIterator[None]:
+    """Says this on standard error every few seconds: no command waits in silence."""
+    import asyncio
+
+    async def say() -> None:
+        for seconds in itertools.count(SAY_EVERY_S, SAY_EVERY_S):
+            await asyncio.sleep(SAY_EVERY_S)
+            typer.echo(f"{what()} ({seconds} s)", err=True)
+
+    saying = asyncio.create_task(say())
+    try:
+        yield
+    finally:
+        saying.cancel()
 
 
 # A session becomes thousands of objects, few of them in cycles: by default the collector would look
@@ -118,8 +146,12 @@ def config_now(more_profiles: Sequence[Profile] = ()) -> Config:
     return config.load(Path(folder), os.environ, more_profiles=more_profiles)
 
 
-async def with_store(look: Any) -> Any:
-    """What `look` answers, asked of the store."""
+async def with_store(
+    look: Any, *, patience_s: float = PATIENCE_S, saying: Callable[[], str] | None = None
+) -> Any:
+    """What `look` answers, asked of the store; each statement may take so long. `saying`: what to
+    tell meanwhile. Raises NotReachable, ConfigError.
+    """
     from consumer.edges.postgres import migrations
     from consumer.edges.postgres.connect import open_pool, place, translated
     from consumer.edges.postgres.store import Store
@@ -127,19 +159,39 @@ async def with_store(look: Any) -> Any:
 
     settings = settings_now()
     dsn = settings.database_url.get_secret_value()
-    pool = await open_pool(dsn, size=2)
-    try:
-        with translated(place(dsn)):
-            missing = await migrations.missing(pool)
-        if missing:
-            raise NotReachable(
-                f"the schema at {place(dsn)} lacks {', '.join(missing)}: "
-                "run `score-consumer migrate`"
-            )
-        addresses = Addresses(source=settings.event_source, topics=settings.topics)
-        return await look(Store(pool, where=place(dsn), addresses=addresses))
-    finally:
-        pool.terminate()
+    async with saying_still(saying or (lambda: f"waiting for Postgres at {place(dsn)}")):
+        pool = await open_pool(dsn, size=2, patience_s=patience_s)
+        try:
+            with translated(place(dsn)):
+                missing = await migrations.missing(pool)
+            if missing:
+                raise NotReachable(
+                    f"the schema at {place(dsn)} lacks {', '.join(missing)}: "
+                    "run `score-consumer migrate`"
+                )
+            addresses = Addresses(source=settings.event_source, topics=settings.topics)
+            return await look(Store(pool, where=place(dsn), addresses=addresses))
+        except NotReachable as error:
+            _hush()
+            raise NotReachable(f"{error}{_hint(error, patience_s)}") from error
+        finally:
+            pool.terminate()
+
+
+def _hush() -> None:
+    """What asyncpg leaves behind of a connection that is cut would be told beside the error."""
+    import asyncio
+
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+
+
+def _hint(error: NotReachable, patience_s: float) -> str:
+    from asyncpg import LockNotAvailableError, QueryCanceledError
+
+    slow = isinstance(error.__cause__, LockNotAvailableError | QueryCanceledError | TimeoutError)
+    return (
+        f" (limit: {patience_s:g} s). `score-consumer check` tells who holds a lock" if slow else ""
+    )
 
 
 @asynccontextmanager

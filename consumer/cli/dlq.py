@@ -63,7 +63,7 @@ def dlq_list(
     every = reason is None and session is None
     span = Span(since=when("--since", since), newest=limit if every else None)
     wanted = Wanted(reason=reason, session_id=session)
-    rows = wait_for(_rows(span, wanted, limit))
+    rows = wait_for(_rows(span, wanted, limit), saying=_reading)
     if as_json:
         tell(rows, as_json)
     else:
@@ -111,7 +111,7 @@ def dlq_show(
         async with aclosing(letters):
             return await anext(letters, None)
 
-    letter = wait_for(find(checked("PLACE", place_of, place)))
+    letter = wait_for(find(checked("PLACE", place_of, place)), saying=_reading)
     if letter is None:
         fail(f"there is no dead letter at {place}: it never was, or was kept long enough")
     if as_json:
@@ -202,10 +202,11 @@ def dlq_redrive(
     chosen = frozenset(checked("PLACES", place_of, place) for place in places or ())
     wanted = Wanted(places=chosen or None, reason=reason, session_id=session)
     span, settings = Span(since=when("--since", since)), settings_now()
-    choices = wait_for(_plan(settings, span, wanted, limit, max_redrives, force))
+    planning = _plan(settings, span, wanted, limit, max_redrives, force)
+    choices = wait_for(planning, saying=_reading)
     going = [choice for choice in choices if choice.obstacle is None]
     if not dry_run and going:
-        wait_for(_redrive(settings, span, going, rate, quiet=as_json))
+        _redrive(settings, span, going, rate)
     _tell_redrive(choices, going, dry_run, as_json)
 
 
@@ -246,22 +247,30 @@ async def _known(ids: Iterable[UUID]) -> set[UUID]:
         return set()
 
 
-async def _redrive(
-    settings: Settings, span: Span, going: Sequence[Choice], rate: float, *, quiet: bool
-) -> None:
-    from consumer import dlq, terminal
+def _redrive(settings: Settings, span: Span, going: Sequence[Choice], rate: float) -> None:
+    from consumer import dlq
 
-    async with producing(settings) as producer:
-        with terminal.counting(len(going), "sending back", quiet=quiet) as sent:
-            async with aclosing(_dead_letters(settings).read(span)) as letters:
-                await dlq.redrive(
-                    letters,
-                    {choice.place for choice in going},
-                    topic=settings.topic_score_requested,
-                    producer=producer,
-                    rate=rate,
-                    sent=sent,
-                )
+    turns: list[int] = []
+
+    async def send() -> None:
+        async with (
+            producing(settings) as producer,
+            aclosing(_dead_letters(settings).read(span)) as letters,
+        ):
+            await dlq.redrive(
+                letters,
+                {choice.place for choice in going},
+                topic=settings.topic_score_requested,
+                producer=producer,
+                rate=rate,
+                sent=turns.append,
+            )
+
+    wait_for(send(), saying=lambda: f"sent back {sum(turns)} of {len(going)}")
+
+
+def _reading() -> str:
+    return "reading dead letters from Kafka"
 
 
 def _tell_redrive(

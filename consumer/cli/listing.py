@@ -139,7 +139,7 @@ def retry(
     choices += [_Choice(former=former, obstacle="unknown", wrong=True) for former in unknown]
     going = [choice.anew for choice in choices if choice.anew]
     if going and not dry_run:
-        wait_for(_publish(going, rate, quiet=as_json))
+        _publish(going, rate)
     _tell_retry(choices, dry_run, as_json)
     if len(rows) == limit:
         typer.echo("these are as many as --limit lets: there may be more", err=True)
@@ -184,20 +184,24 @@ def _choice(row: Mapping[str, Any], triggered_by: str) -> _Choice:
         return _Choice(former=former, obstacle=told, wrong=True)
 
 
-async def _publish(going: Sequence[ScoreRequested], rate: float, *, quiet: bool) -> None:
-    from consumer import requesting, terminal
+def _publish(going: Sequence[ScoreRequested], rate: float) -> None:
+    from consumer import requesting
 
     settings = settings_now()
-    async with producing(settings) as producer:
-        with terminal.counting(len(going), "asking anew", quiet=quiet) as sent:
+    turns: list[int] = []
+
+    async def send() -> None:
+        async with producing(settings) as producer:
             await requesting.publish(
                 going,
                 producer=producer,
                 topic=settings.topic_score_requested,
                 source=f"{settings.event_source}/cli",
                 pace=requesting.Pace(rate),
-                sent=sent,
+                sent=turns.append,
             )
+
+    wait_for(send(), saying=lambda: f"asked anew {sum(turns)} of {len(going)}")
 
 
 def _tell_retry(choices: Sequence[_Choice], dry_run: bool, as_json: bool) -> None:
