@@ -14,6 +14,7 @@ from rich.panel import Panel
 from rich.progress import track
 from rich.table import Table
 
+from consumer.error_codes import FailedState
 from consumer.plaintext import Text, plain
 from consumer.scoring.aggregate import BANDS, Total, band
 from consumer.scoring.gates import GateResult
@@ -319,9 +320,11 @@ def listed_table(rows: Iterable[Mapping[str, Any]]) -> Table:
     """Many sessions' requests, two lines each: when, how it stands and why, of what."""
     table = Table("at (UTC)", "state, code", "session, request", box=None, padding=(0, 2, 0, 0))
     for row in rows:
+        settled = row["state"] in set(FailedState) and row["asked_anew_as"]
+        state = f"{row['state']}, asked anew" if settled else row["state"]
         table.add_row(
             f"{row['at']:%m-%d %H:%M:%S}",
-            Text("\n".join(filter(None, (row["state"], row["error_code"])))),
+            Text(f"{state}\n{row['error_code'] or ''}"),
             Text(f"{row['session_id']}\n{row['request_id']}", overflow="fold"),
         )
     table.columns[2].max_width = 36  # with it, all fits 80

@@ -87,7 +87,10 @@ def requests(
         return
     from consumer import terminal
 
-    terminal.OUT.print(terminal.listed_table(rows))
+    if not rows:
+        typer.echo("none fits" if since or session else "none fits; of what is finished, for a day")
+        return
+    terminal.OUT.print(terminal.listed_table(rows), "")
     terminal.OUT.print(terminal.codes_table(counts, more))
 
 

@@ -110,6 +110,8 @@ async def test_what_failed_is_asked_for_anew_and_nothing_twice(stage: Stage) -> 
             assert (await stage.answer(request_id)).topic == stage.topics.completed
         assert (await retried(stage, *chosen))["asked"] == []
         assert "asked anew already" in (await stage.cli("retry", *chosen)).out
+        assert "failed, asked anew" in (await stage.cli("requests", *chosen)).out
+    assert "none fits" in (await stage.cli("requests", "--session", "s-none")).out
     new = await stage.rows("SELECT triggered_by FROM score_requests WHERE state = 'completed'")
     assert [row["triggered_by"] for row in new] == ["cli", "cli"]
     seen = await stage.cli("requests", "--json", *chosen)
