@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
-
 from consumer.addresses import shown
 from consumer.brokers import kafka_security
 from consumer.config import Config
-from consumer.edges.http import FAILURES, open_client, why
-from consumer.edges.kafka_security import not_connected
-from consumer.edges.postgres import migrations
-from consumer.edges.postgres.connect import open_pool, place, translated
-from consumer.errors import NotReachable, ScoreConsumerError
+from consumer.edges.history.tarsy_python import BASE_PATH, TarsyPythonHistory
+from consumer.edges.http import open_client
+from consumer.edges.kafka_look import Group, looking
+from consumer.edges.postgres.connect import open_pool, place
+from consumer.edges.postgres.writable import require_writable
+from consumer.errors import NotReachable, ScoreConsumerError, ScoringError, SessionNotFound
 from consumer.judge.sample import Member
 from consumer.judges import open_judge, prices
 from consumer.ports import ChatMessage
@@ -43,9 +41,11 @@ class Check:
 
 async def run(settings: Settings, config: Config) -> AsyncIterator[Check]:
     """Every check, one after the other; a failed one stops none."""
+    # As long as the consumer waits for it, and a little: it is for the adapter to say so.
+    history_s = settings.history_timeout_seconds + 1
     yield await _check("postgres", partial(_postgres, settings))
     yield await _check("kafka", partial(_kafka, settings))
-    yield await _check("history", partial(_history, settings))
+    yield await _check("history", partial(_history, settings), limit_s=history_s)
     async with open_judge(config, prices(config)) as judge:
         asked: set[tuple[str, str]] = set()
         for member in judge.members.values():
@@ -55,13 +55,15 @@ async def run(settings: Settings, config: Config) -> AsyncIterator[Check]:
                 yield await _check(f"judge {name[0]} / {name[1]}", partial(_judge, member))
 
 
-async def _check(name: str, trying: Callable[[], Awaitable[str]]) -> Check:
+async def _check(
+    name: str, trying: Callable[[], Awaitable[str]], *, limit_s: float = LIMIT_S
+) -> Check:
     started = perf_counter()
     try:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(limit_s):
             told, ok = await trying(), True
     except TimeoutError:
-        told, ok = f"no answer within {LIMIT_S:g} s", False
+        told, ok = f"no answer within {limit_s:g} s", False
     except ScoreConsumerError as error:
         told, ok = str(error), False
     return Check(name=name, ok=ok, told=told, seconds=perf_counter() - started)
@@ -69,43 +71,64 @@ async def _check(name: str, trying: Callable[[], Awaitable[str]]) -> Check:
 
 async def _postgres(settings: Settings) -> str:
     dsn = settings.database_url.get_secret_value()
-    pool = await open_pool(dsn, size=1)
+    pool = await open_pool(dsn, size=2)
     try:
-        with translated(place(dsn)):
-            missing = await migrations.missing(pool)
+        await require_writable(pool, where=place(dsn))
     finally:
         pool.terminate()
-    if missing:
-        raise NotReachable(f"the schema lacks {', '.join(missing)}: run `score-consumer migrate`")
-    return f"{place(dsn)}: the schema is up to date"
+    return f"{place(dsn)}: the schema is up to date, and may be written to"
 
 
 async def _kafka(settings: Settings) -> str:
-    """Raises NotReachable where the brokers are away, ConfigError where they refuse us."""
-    servers = settings.kafka_bootstrap_servers
-    options = kafka_security(settings).options
-    admin = AIOKafkaAdminClient(bootstrap_servers=servers, request_timeout_ms=5000, **options)
-    try:
-        await admin.start()
-        topics = set(await admin.list_topics())
-    except (KafkaError, OSError) as error:
-        raise await not_connected(servers, options, error) from error
-    finally:
-        await admin.close()
-    wanted = {settings.topic_score_requested, settings.topic_dlq, *settings.topics.values()}
-    if missing := sorted(wanted - topics):
-        return f"{servers}: these topics are to be made by the broker: {', '.join(missing)}"
-    return f"{servers}: all {len(wanted)} topics are there"
+    """Raises NotReachable where the brokers are away, or would not serve the consumer; ConfigError
+    where they refuse us.
+    """
+    servers, asked = settings.kafka_bootstrap_servers, settings.topic_score_requested
+    topics = sorted({asked, settings.topic_dlq, *settings.topics.values()})
+    async with looking(servers, kafka_security(settings).options) as look:
+        found = await look.topics(topics)
+        if settings.kafka_enable_idempotence:
+            await look.may_produce()
+        group = (
+            await look.settled_group(settings.kafka_group_id, asked) if found[asked] == [] else None
+        )
+    headless = [f"{topic} {numbers}" for topic, numbers in found.items() if numbers]
+    if headless:
+        raise NotReachable(f"{servers}: partitions without a leader: {', '.join(headless)}")
+    missing = [topic for topic, numbers in found.items() if numbers is None]
+    told = (
+        f"these topics are to be made by the broker: {', '.join(missing)}"
+        if missing
+        else f"all {len(topics)} topics are there"
+    )
+    return f"{servers}: {told}" + (_group_told(settings.kafka_group_id, group) if group else "")
+
+
+def _group_told(name: str, group: Group) -> str:
+    """Raises NotReachable where it can't be formed."""
+    told = f"group {name} is {group.state}, members {group.members}, lag {group.lag}"
+    if group.forming:
+        raise NotReachable(f"{told}: it does not come to be formed")
+    return f"; {told}" + ("" if group.members else ": no intake is running")
 
 
 async def _history(settings: Settings) -> str:
     url = shown(settings.history_url)
-    async with open_client(settings.history_url, timeout_s=LIMIT_S, headers={}) as client:
+    limit_s = settings.history_timeout_seconds
+    async with open_client(settings.history_url, timeout_s=limit_s, headers={}) as client:
+        history = TarsyPythonHistory(
+            client=client, labels={}, max_bytes=settings.history_max_bytes, timeout_s=limit_s
+        )
         try:
-            response = await client.get("/")
-        except FAILURES as error:
-            raise NotReachable(f"History at {url}: {why(error)}") from error
-    return f"{url} answers ({response.status_code})"
+            await history.probe()
+        except SessionNotFound as error:
+            raise NotReachable(
+                f"History at {url} has no list of sessions at {BASE_PATH}/sessions (404): is "
+                "HISTORY_URL the service's own address, without a path of the API?"
+            ) from error
+        except ScoringError as error:
+            raise NotReachable(f"History at {url}: {error}") from error
+    return f"{url} lists sessions"
 
 
 async def _judge(member: Member) -> str:

@@ -7,7 +7,6 @@ back and could not be accepted again is a new letter, with a higher count; the f
 
 from __future__ import annotations
 
-import asyncio
 import json
 import uuid
 from collections.abc import (
@@ -21,9 +20,7 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from hashlib import sha256
-from time import monotonic
 from typing import Any
 from uuid import UUID
 
@@ -33,10 +30,9 @@ from consumer.edges.kafka_reader import Span, read
 from consumer.errors import NotReachable
 from consumer.events import ID_NAMESPACE, ScoreRequested
 from consumer.outgoing import OutboxRow, stored_header
+from consumer.requesting import Pace
 
 SEND_TIMEOUT_S = 20.0
-# So often a second records are sent; in between they are sent together.
-TURNS_A_SECOND = 10
 KNOWN_AT_A_TIME = 1000
 
 Place = tuple[int, int]
@@ -272,22 +268,19 @@ async def redrive(
 
     Raises NotReachable; what was sent until then needs no second time, and bears it.
     """
-    turn = max(1, round(rate / TURNS_A_SECOND))
-    started, gone = monotonic(), 0
+    pace = Pace(rate)
     page: list[OutboxRow] = []
 
     async def send() -> None:
-        nonlocal gone
-        await asyncio.sleep(started + gone / rate - monotonic())
+        await pace.wait(len(page))
         await _send(producer, page)
-        gone += len(page)
         sent(len(page))
         page.clear()
 
     async for letter in letters:
         if letter.place in places:
             page.append(sent_back(letter, topic))
-        if len(page) >= turn:
+        if len(page) >= pace.turn:
             await send()
     if page:
         await send()
@@ -301,21 +294,6 @@ async def _send(producer: Producer, rows: Sequence[OutboxRow]) -> None:
             f"{str(errors[0]) or type(errors[0]).__name__}",
             server="kafka",
         )
-
-
-def moment(text: str, now: datetime) -> datetime:
-    """`90m`, `12h`, `7d` before now, or a date and time as ISO 8601 (UTC unless it says otherwise).
-
-    Raises ValueError.
-    """
-    units = {"m": 60, "h": 3600, "d": 86_400}
-    if text[-1:] in units and text[:-1].isdecimal():
-        return datetime.fromtimestamp(now.timestamp() - int(text[:-1]) * units[text[-1]], UTC)
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError(f"{text!r} is no time such as 12h, 7d or 2026-03-01T12:30") from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def place_of(text: str) -> Place:

@@ -25,6 +25,17 @@ class ErrorCode(StrEnum):
     CANCELLED = "cancelled"
 
 
+class State(StrEnum):
+    """How a request stands."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+
 class FailedState(StrEnum):
     """How a request without a score ended."""
 

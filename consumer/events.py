@@ -7,7 +7,8 @@ breaks a reader fails `make test` until the major version is raised. Readers ign
 from __future__ import annotations
 
 import uuid
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
@@ -205,12 +206,30 @@ class ScoreOverridden(Event):
 
 OUTGOING: tuple[type[Event], ...] = (ScoreCompleted, QualityRisk, ScoreFailed, ScoreOverridden)
 ALL: tuple[type[Event], ...] = (ScoreRequested, *OUTGOING)
+_ASKED_ANEW = ("session_id", "profile_id", "force_rescore", "priority")
 DLQ_TYPE = "score.requested.dlq"
 
 
 def event_id(subject: UUID, event_type: str) -> UUID:
     """The deterministic ce_id of the event of this type about this request (or override)."""
     return uuid.uuid5(ID_NAMESPACE, f"{event_type}:{subject}")
+
+
+def asked_anew(request: Mapping[str, Any], *, triggered_by: str) -> ScoreRequested:
+    """Asks again for what this stored request asked for. The new id comes of the former one: asked
+    for twice, it is one request.
+    """
+    return ScoreRequested(
+        request_id=retry_id(request["request_id"]),
+        triggered_by=triggered_by,
+        requested_at=datetime.now(UTC),
+        **{name: request[name] for name in _ASKED_ANEW},
+    )
+
+
+def retry_id(request_id: UUID) -> UUID:
+    """The id of the request that asks again for what this one asked for."""
+    return uuid.uuid5(ID_NAMESPACE, f"retry:{request_id}")
 
 
 def headers(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from time import monotonic
 from types import MappingProxyType
 from typing import TextIO
 
@@ -19,6 +21,22 @@ from consumer.scoring.profile import describe
 
 SEND_TIMEOUT_S = 20.0
 PAGE = 500
+# So often a second records are sent at a given rate; in between they are sent together.
+TURNS_A_SECOND = 10
+
+
+class Pace:
+    """So many records a second, in turns."""
+
+    def __init__(self, rate: float) -> None:
+        self.turn = max(1, round(rate / TURNS_A_SECOND))
+        self._rate = rate
+        self._started, self._gone = monotonic(), 0
+
+    async def wait(self, count: int) -> None:
+        """Waits until so many more may go."""
+        await asyncio.sleep(self._started + self._gone / self._rate - monotonic())
+        self._gone += count
 
 
 def read_requests(lines: TextIO) -> list[ScoreRequested]:
@@ -56,21 +74,28 @@ async def publish(
     topic: str,
     source: str,
     trace: Mapping[str, str] = MappingProxyType({}),
+    pace: Pace | None = None,
+    sent: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Sends requests, all of this trace; returns once Kafka has acknowledged all of them.
+    """Sends requests, all of this trace; returns once Kafka has acknowledged all of them. `sent` is
+    told how many went each time.
 
     Raises NotReachable with how many were not sent.
     """
-    for start in range(0, len(requests), PAGE):
-        rows = [_row(request, topic, source, trace) for request in requests[start : start + PAGE]]
+    size = min(PAGE, pace.turn) if pace else PAGE
+    for start in range(0, len(requests), size):
+        rows = [_row(request, topic, source, trace) for request in requests[start : start + size]]
+        if pace:
+            await pace.wait(len(rows))
         errors = [e for e in await producer.send(rows, timeout_s=SEND_TIMEOUT_S) if e is not None]
         if errors:
-            left = len(requests) - start - PAGE
+            left = len(requests) - start - size
             raise NotReachable(
                 f"Kafka did not take {len(errors) + max(0, left)} of {len(requests)} requests: "
                 f"{str(errors[0]) or type(errors[0]).__name__}",
                 server="kafka",
             )
+        sent(len(rows))
 
 
 def _row(request: ScoreRequested, topic: str, source: str, trace: Mapping[str, str]) -> OutboxRow:

@@ -14,6 +14,7 @@ from rich.panel import Panel
 from rich.progress import track
 from rich.table import Table
 
+from consumer.error_codes import FailedState
 from consumer.plaintext import Text, plain
 from consumer.scoring.aggregate import BANDS, Total, band
 from consumer.scoring.gates import GateResult
@@ -245,9 +246,10 @@ def _judgement_json(judgement: Judgement) -> dict[str, Any]:
 
 
 def check_line(made: Check) -> RenderableType:
-    """What was tried, and what became of it."""
+    """What was tried, what became of it, and how long that took where it took long."""
     mark, colour = ("ok    ", "green") if made.ok else ("wrong ", "red")
-    return Text.assemble((mark, colour), (made.name, "bold"), f": {made.told}")
+    took = f" ({made.seconds:.0f} s)" if made.seconds >= 1 else ""
+    return Text.assemble((mark, colour), (made.name, "bold"), f": {made.told}{took}")
 
 
 def replay_line(sample: Replayed) -> RenderableType:
@@ -311,6 +313,31 @@ def requests_table(rows: Sequence[Mapping[str, Any]]) -> Table:
             escape(plain(row["triggered_by"])),
             escape(plain(why)),
         )
+    return table
+
+
+def listed_table(rows: Iterable[Mapping[str, Any]]) -> Table:
+    """Many sessions' requests, two lines each: when, how it stands and why, of what."""
+    table = Table("at (UTC)", "state, code", "session, request", box=None, padding=(0, 2, 0, 0))
+    for row in rows:
+        settled = row["state"] in set(FailedState) and row["asked_anew_as"]
+        state = f"{row['state']}, asked anew" if settled else row["state"]
+        table.add_row(
+            f"{row['at']:%m-%d %H:%M:%S}",
+            Text(f"{state}\n{row['error_code'] or ''}"),
+            Text(f"{row['session_id']}\n{row['request_id']}", overflow="fold"),
+        )
+    table.columns[2].max_width = 36  # with it, all fits 80
+    return table
+
+
+def codes_table(counts: Iterable[Mapping[str, Any]], more: int) -> Table:
+    """How many requests there are by state and error code."""
+    table = Table("state", "code", "requests", box=None, padding=(0, 2, 0, 0))
+    for row in counts:
+        table.add_row(row["state"], row["error_code"] or "", str(row["requests"]))
+    if more > 0:
+        table.caption = f"{more} more fit than are listed: --limit"
     return table
 
 

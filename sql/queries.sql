@@ -356,6 +356,61 @@ DELETE FROM score_requests WHERE request_id = ANY (ARRAY(
 -- Requests by state.
 SELECT state, count(*) AS requests FROM score_requests GROUP BY state ORDER BY state;
 
+-- name: read_only
+-- Why nothing may be written here; null: it may.
+SELECT CASE WHEN pg_is_in_recovery() THEN 'it is a standby'
+    WHEN current_setting('transaction_read_only') = 'on' THEN 'default_transaction_read_only is on'
+    END AS why;
+
+-- name: blockers
+-- Who holds up the connection with process id $1; 0: a prepared transaction. What belongs to another
+-- role is null, unless ours may see it (pg_read_all_stats). No statement: it may hold anything.
+SELECT blocker AS pid, application_name, usename, state, xact_start,
+    extract(epoch FROM clock_timestamp() - xact_start)::double precision AS seconds
+FROM unnest(pg_blocking_pids($1::integer)) blocker LEFT JOIN pg_stat_activity ON pid = blocker;
+
+-- name: listed_requests
+-- Requests in one of states $1 and with one of codes $2 (null: any), the newest first, up to $8. What is
+-- finished counts by its end, from $3 on, all else by its arrival, from $4 on; both before $5 (null: no
+-- limit). $6: of this session, $7: of these ids (null: any). $9: only what was not asked for anew since:
+-- by a later request for the same session and profile that insists on a new score as this one does.
+WITH known AS NOT MATERIALIZED (
+    SELECT r.*, coalesce(finished_at, received_at) AS at, (
+        SELECT later.request_id FROM score_requests later
+        WHERE later.session_id = r.session_id
+            AND later.profile_id IS NOT DISTINCT FROM r.profile_id
+            AND (later.received_at, later.request_id) > (r.received_at, r.request_id)
+            AND (later.force_rescore OR NOT r.force_rescore)
+        ORDER BY later.received_at DESC, later.request_id DESC LIMIT 1) AS asked_anew_as
+    FROM score_requests r
+), fitting AS NOT MATERIALIZED (
+    SELECT * FROM known
+    WHERE state = ANY ($1::text[]) AND ($2::text[] IS NULL OR error_code = ANY ($2))
+        AND NOT ($9::boolean AND asked_anew_as IS NOT NULL)
+)
+-- A branch for each index. What a branch is not for costs nothing: that is looked at once.
+(SELECT * FROM fitting WHERE $6::text IS NULL AND $7::uuid[] IS NULL
+    AND finished_at >= coalesce($3::timestamptz, '-infinity')
+    AND finished_at < coalesce($5::timestamptz, 'infinity')
+ ORDER BY finished_at DESC, request_id DESC LIMIT $8::bigint)
+UNION ALL
+(SELECT * FROM fitting WHERE $6 IS NULL AND $7 IS NULL AND state = 'pending'
+    AND received_at >= coalesce($4::timestamptz, '-infinity')
+    AND received_at < coalesce($5, 'infinity')
+ ORDER BY received_at DESC, request_id DESC LIMIT $8)
+UNION ALL
+(SELECT * FROM fitting WHERE $6 IS NULL AND $7 IS NULL AND state = 'in_progress'
+    AND received_at >= coalesce($4, '-infinity') AND received_at < coalesce($5, 'infinity')
+ ORDER BY received_at DESC, request_id DESC LIMIT $8)
+UNION ALL
+(SELECT * FROM fitting WHERE session_id = $6 AND $7 IS NULL
+    AND at >= coalesce(CASE WHEN finished_at IS NULL THEN $4 ELSE $3 END, '-infinity')
+    AND at < coalesce($5, 'infinity')
+ ORDER BY at DESC, request_id DESC LIMIT $8)
+UNION ALL
+SELECT * FROM fitting WHERE request_id = ANY ($7)
+ORDER BY at DESC, request_id DESC LIMIT $8;
+
 -- name: session_requests
 -- A session's requests, the newest first.
 SELECT * FROM score_requests WHERE session_id = $1 ORDER BY received_at DESC LIMIT 100;

@@ -20,7 +20,7 @@ from consumer.api.scores import Score, score_of
 from consumer.api.values import PREFIX, ProfileId, Wait
 from consumer.cloudevents import trace_context
 from consumer.error_codes import ErrorCode
-from consumer.events import ScoreRequested, SessionId
+from consumer.events import ScoreRequested, SessionId, asked_anew, retry_id
 
 
 async def _trace_of(request: Request) -> dict[str, str]:
@@ -119,7 +119,8 @@ async def ask_for_score(
 async def retry(
     request_id: UUID, wired: Wired, caller: Caller, trace: Trace, wait: Wait = 0
 ) -> Score | Response:
-    """Asks anew for what a request that ended without a score had asked for.
+    """Asks anew for what a request that ended without a score had asked for; asked for twice
+    meanwhile, it is one request.
 
     409 where it is not finished or has its score.
     """
@@ -132,16 +133,11 @@ async def retry(
             "for again (for another score of a session ask with force_rescore)",
             state=row["state"],
         )
-    requested = ScoreRequested(
-        session_id=row["session_id"],
-        request_id=uuid4(),
-        force_rescore=row["force_rescore"],
-        profile_id=row["profile_id"],
-        priority=row["priority"],
-        triggered_by=caller,
-        requested_at=datetime.now(UTC),
-    )
-    return await _asked(requested, wired, wait, trace)
+    while (later := await wired.answers.request(retry_id(row["request_id"]))) and (
+        later["state"] not in _UNFINISHED and later["state"] != "completed"
+    ):
+        row = later  # it was asked anew before, and failed once more
+    return await _asked(asked_anew(row, triggered_by=caller), wired, wait, trace)
 
 
 @router.post("/requests/{request_id}/cancel", dependencies=[needs(Scope.SCORE)])

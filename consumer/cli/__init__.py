@@ -3,6 +3,7 @@
 base      what all commands share
 serving   run, migrate, demo, schemas
 requests  publish, status, show, cancel, prune
+listing   requests, retry
 desk      score, profiles
 judging   check, replay
 dlq       dlq
@@ -14,11 +15,11 @@ from __future__ import annotations
 import os
 import sys
 
-from consumer.cli import desk, dlq, judging, report, requests, serving
+from consumer.cli import desk, dlq, judging, listing, report, requests, serving
 from consumer.cli.base import app, fail
 from consumer.errors import ConfigError, ScoreConsumerError
 
-__all__ = ["desk", "dlq", "judging", "main", "report", "requests", "serving"]
+__all__ = ["desk", "dlq", "judging", "listing", "main", "report", "requests", "serving"]
 
 
 def main() -> None:

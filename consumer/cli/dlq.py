@@ -7,13 +7,24 @@ import json
 from collections import Counter
 from contextlib import aclosing
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consumer.cli.base import Json, app, fail, settings_now, tell, wait_for, with_store
-from consumer.errors import ConfigError, NotReachable
+from consumer.cli.base import (
+    Json,
+    Since,
+    app,
+    checked,
+    fail,
+    producing,
+    settings_now,
+    tell,
+    wait_for,
+    when,
+    with_store,
+)
+from consumer.errors import NotReachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,9 +41,6 @@ dlq_app = typer.Typer(
 )
 app.add_typer(dlq_app, name="dlq")
 
-Since = Annotated[
-    str | None, typer.Option(help="Not before: 90m, 12h, 7d ago, or a date and time.")
-]
 Reason = Annotated[str | None, typer.Option(help="Only this one, such as bad_json.")]
 Session = Annotated[str | None, typer.Option(help="Only of this session.")]
 
@@ -53,9 +61,9 @@ def dlq_list(
     from consumer.edges.kafka_reader import Span
 
     every = reason is None and session is None
-    span = Span(since=_moment(since), newest=limit if every else None)
+    span = Span(since=when("--since", since), newest=limit if every else None)
     wanted = Wanted(reason=reason, session_id=session)
-    rows = wait_for(_rows(span, wanted, limit))
+    rows = wait_for(_rows(span, wanted, limit), saying=_reading)
     if as_json:
         tell(rows, as_json)
     else:
@@ -103,7 +111,7 @@ def dlq_show(
         async with aclosing(letters):
             return await anext(letters, None)
 
-    letter = wait_for(find(_checked("PLACE", place_of, place)))
+    letter = wait_for(find(checked("PLACE", place_of, place)), saying=_reading)
     if letter is None:
         fail(f"there is no dead letter at {place}: it never was, or was kept long enough")
     if as_json:
@@ -191,13 +199,14 @@ def dlq_redrive(
     from consumer.dlq import Wanted, place_of
     from consumer.edges.kafka_reader import Span
 
-    chosen = frozenset(_checked("PLACES", place_of, place) for place in places or ())
+    chosen = frozenset(checked("PLACES", place_of, place) for place in places or ())
     wanted = Wanted(places=chosen or None, reason=reason, session_id=session)
-    span, settings = Span(since=_moment(since)), settings_now()
-    choices = wait_for(_plan(settings, span, wanted, limit, max_redrives, force))
+    span, settings = Span(since=when("--since", since)), settings_now()
+    planning = _plan(settings, span, wanted, limit, max_redrives, force)
+    choices = wait_for(planning, saying=_reading)
     going = [choice for choice in choices if choice.obstacle is None]
     if not dry_run and going:
-        wait_for(_redrive(settings, span, going, rate, quiet=as_json))
+        _redrive(settings, span, going, rate)
     _tell_redrive(choices, going, dry_run, as_json)
 
 
@@ -238,38 +247,30 @@ async def _known(ids: Iterable[UUID]) -> set[UUID]:
         return set()
 
 
-async def _redrive(
-    settings: Settings, span: Span, going: Sequence[Choice], rate: float, *, quiet: bool
-) -> None:
-    from rich.console import Console
-    from rich.progress import Progress
-
+def _redrive(settings: Settings, span: Span, going: Sequence[Choice], rate: float) -> None:
     from consumer import dlq
-    from consumer.brokers import kafka_security
-    from consumer.edges.kafka import Producer
-    from consumer.terminal import SHOW_PROGRESS_FROM
 
-    producer = Producer(
-        settings.kafka_bootstrap_servers,
-        idempotent=settings.kafka_enable_idempotence,
-        options={"client_id": "score-consumer-cli", **kafka_security(settings).options},
-    )
-    console = Console(stderr=True)
-    hidden = quiet or len(going) < SHOW_PROGRESS_FROM or not console.is_terminal
-    with Progress(console=console, disable=hidden, transient=True) as progress:
-        task = progress.add_task("sending back", total=len(going))
-        try:
-            async with aclosing(_dead_letters(settings).read(span)) as letters:
-                await dlq.redrive(
-                    letters,
-                    {choice.place for choice in going},
-                    topic=settings.topic_score_requested,
-                    producer=producer,
-                    rate=rate,
-                    sent=lambda count: progress.advance(task, count),
-                )
-        finally:
-            await producer.close()
+    turns: list[int] = []
+
+    async def send() -> None:
+        async with (
+            producing(settings) as producer,
+            aclosing(_dead_letters(settings).read(span)) as letters,
+        ):
+            await dlq.redrive(
+                letters,
+                {choice.place for choice in going},
+                topic=settings.topic_score_requested,
+                producer=producer,
+                rate=rate,
+                sent=turns.append,
+            )
+
+    wait_for(send(), saying=lambda: f"sent back {sum(turns)} of {len(going)}")
+
+
+def _reading() -> str:
+    return "reading dead letters from Kafka"
 
 
 def _tell_redrive(
@@ -331,18 +332,3 @@ def _dead_letters(settings: Settings) -> DeadLetters:
         topic=settings.topic_dlq,
         options=kafka_security(settings).options,
     )
-
-
-def _moment(text: str | None) -> datetime | None:
-    from consumer.dlq import moment
-
-    return (
-        None if text is None else _checked("--since", lambda t: moment(t, datetime.now(UTC)), text)
-    )
-
-
-def _checked(name: str, read: Any, text: str) -> Any:
-    try:
-        return read(text)
-    except (ValueError, OverflowError, OSError) as error:
-        raise ConfigError([f"{name}: {error}"]) from error

@@ -16,7 +16,7 @@ from rich.progress import Progress
 
 from consumer import logs
 from consumer.batches import NewBatch, Plan, Selection, TooMany, plan
-from consumer.cli.base import config_now, fail, settings_now, tell
+from consumer.cli.base import config_now, fail, settings_now, tell, wait_for
 from consumer.config import Config
 from consumer.errors import ConfigError, NotReachable, ScoringError
 from consumer.scoring.profile import by_id, describe
@@ -47,9 +47,11 @@ def publish(filters: Mapping[str, Any], how: How, *, dry_run: bool, as_json: boo
         raise ConfigError([f"--profile: there is no {how.profile_id!r}; there are: {known}"])
     try:
         if dry_run:
-            _tell_plan(asyncio.run(_planned(settings, config, selection, how)), as_json)
+            planning = _planned(settings, config, selection, how)
+            _tell_plan(wait_for(planning, saying=lambda: "listing sessions of History"), as_json)
         else:
-            made = asyncio.run(_published(settings, config, selection, how, quiet=as_json))
+            publishing = _published(settings, config, selection, how, quiet=as_json)
+            made = wait_for(publishing, saying=lambda: "asking for sessions of History")
             _tell_batch(made, as_json)
     except (TooMany, ScoringError) as error:
         raise ConfigError([f"--from-history: {error}"]) from error

@@ -29,9 +29,15 @@ if TYPE_CHECKING:
 
 @app.command()
 def check(as_json: Json = False) -> None:
-    """Try all that the settings name: Postgres, Kafka, History, and each judge by a tiny call.
+    """Try all that the settings name, as the consumer needs it: Postgres, Kafka, History, and each
+    judge by a tiny call.
 
-    Example: `score-consumer check`. Exits with 1 where something does not answer.
+    Postgres: is the schema up to date, may its tables be written to, and if not, who holds a lock?
+    Kafka: are the topics there, has each partition a leader, what does the consumer group do? It is
+    not joined, and nothing is written: that a topic takes our records is only seen by sending.
+    History: does it list a session? Each may take 15 s, History HISTORY_TIMEOUT_SECONDS.
+
+    Example: `score-consumer check`. Exits with 1 where something is wrong.
     """
     from consumer import checks, terminal
 
@@ -46,7 +52,7 @@ def check(as_json: Json = False) -> None:
                 terminal.OUT.print(terminal.check_line(made))
         return found
 
-    found = wait_for(all_checks())
+    found = wait_for(all_checks(), saying=lambda: "checking")
     if as_json:
         tell([asdict(made) for made in found], as_json)
     if not all(made.ok for made in found):

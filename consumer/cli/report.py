@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from consumer.analytics.selection import NAMES_DAYS, Availability, Selection, days
-from consumer.cli.base import Json, app, config_now, fail, tell, wait_for, with_store
+from consumer.cli.base import (
+    LONG_PATIENCE_S,
+    Json,
+    app,
+    config_now,
+    fail,
+    tell,
+    wait_for,
+    with_store,
+)
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -59,7 +68,7 @@ class Wanted:
 
             return await make(StoredAnalytics(store.pool, where=store.where), wanted)
 
-        _tell(wait_for(with_store(look)), self.as_json)
+        _tell(wait_for(with_store(look, patience_s=LONG_PATIENCE_S)), self.as_json)
 
     def _selection(self, at_most: int | None) -> Selection:
         given = [day.date() if day else None for day in (self.first, self.last)]
@@ -189,7 +198,7 @@ def criteria(wanted: Wanted) -> None:
     from consumer.analytics import reports
 
     logs.set_up("WARNING", "console")
-    current = wait_for(with_store(_hashes))
+    current = wait_for(with_store(_hashes, patience_s=LONG_PATIENCE_S))
 
     async def make(figures: StoredAnalytics, selection: Selection) -> BaseModel:
         return await reports.criteria(figures, selection, current=current)
@@ -247,7 +256,7 @@ def _session_tools(session: str, as_json: bool) -> None:
 
         return await StoredAnalytics(store.pool, where=store.where).session_tools(session)
 
-    found = wait_for(with_store(look))
+    found = wait_for(with_store(look, patience_s=LONG_PATIENCE_S))
     if found is None or found["tool_report"] is None:
         fail(f"session {session!r} has no score with a tool report")
     if as_json:

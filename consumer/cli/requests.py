@@ -10,12 +10,20 @@ from uuid import UUID
 
 import typer
 
-from consumer.cli.base import Json, app, fail, settings_now, tell, wait_for, with_store
+from consumer.cli.base import (
+    LONG_PATIENCE_S,
+    Json,
+    app,
+    fail,
+    producing,
+    settings_now,
+    tell,
+    wait_for,
+    with_store,
+)
 from consumer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from consumer.edges.postgres.store import Store
     from consumer.settings import Settings
 
@@ -103,7 +111,7 @@ def publish(
         },
     )
     requests = requesting.with_ids(requests)
-    wait_for(_publish(settings, requests))
+    wait_for(_publish(settings, requests), saying=lambda: "waiting for Kafka")
     sent = [{"session_id": r.session_id, "request_id": str(r.request_id)} for r in requests]
     tell(sent, as_json, lines=[f"requested {s['session_id']}  {s['request_id']}" for s in sent])
 
@@ -139,23 +147,14 @@ def _requests(sessions: list[str], file: str | None, defaults: dict[str, Any]) -
 
 async def _publish(settings: Settings, requests: list[Any]) -> None:
     from consumer import requesting
-    from consumer.brokers import kafka_security
-    from consumer.edges.kafka import Producer
 
-    producer = Producer(
-        settings.kafka_bootstrap_servers,
-        idempotent=settings.kafka_enable_idempotence,
-        options={"client_id": "score-consumer-cli", **kafka_security(settings).options},
-    )
-    try:
+    async with producing(settings) as producer:
         await requesting.publish(
             requests,
             producer=producer,
             topic=settings.topic_score_requested,
             source=f"{settings.event_source}/cli",
         )
-    finally:
-        await producer.close()
 
 
 @app.command()
@@ -251,28 +250,31 @@ def prune(
     if older_than is None and inputs_older_than is None:
         raise ConfigError(["prune: give --older-than, --inputs-older-than or both, in days"])
 
-    async def delete(store: Store) -> dict[str, int]:
+    deleted = {"deleted": 0, "spend": 0, "inputs": 0}
+
+    async def delete(store: Store) -> None:
         from consumer.edges.postgres.spend import Spend
 
         spend = Spend(store.pool, where=store.where)
-        return {
-            "deleted": await _all(store.prune, older_than),
-            "spend": await _all(spend.prune, older_than),
-            "inputs": await _all(store.prune_inputs, inputs_older_than),
-        }
+        for what, delete, days in (
+            ("deleted", store.prune, older_than),
+            ("spend", spend.prune, older_than),
+            ("inputs", store.prune_inputs, inputs_older_than),
+        ):
+            while days is not None and (
+                batch := await delete(older_than_days=days, batch=PRUNE_BATCH)
+            ):
+                deleted[what] += batch
 
-    deleted = wait_for(with_store(delete))
+    pruning = with_store(
+        delete,
+        patience_s=LONG_PATIENCE_S,
+        saying=lambda: f"deleted {sum(deleted.values())} row(s) so far",
+    )
+    wait_for(pruning)
     lines = [
         f"{deleted['deleted']} finished request(s) deleted",
         f"{deleted['spend']} row(s) about what judges cost deleted",
         f"{deleted['inputs']} session(s) as judges were shown them deleted",
     ]
     tell(deleted, as_json, lines=lines)
-
-
-async def _all(delete: Callable[..., Awaitable[int]], days: int | None) -> int:
-    """Batch after batch until nothing so old is left; answers how much it was."""
-    total = 0
-    while days is not None and (deleted := await delete(older_than_days=days, batch=PRUNE_BATCH)):
-        total += deleted
-    return total

@@ -112,19 +112,24 @@ def migrate(
     Example: `DATABASE_URL=postgresql://... score-consumer migrate`
     """
     from consumer.edges.postgres import migrations
+    from consumer.edges.postgres.connect import place
 
     dsn = settings_now().database_url.get_secret_value()
+
+    def still() -> str:
+        return f"waiting for Postgres at {place(dsn)}, or for another who migrates"
+
     if direction is Direction.STATUS:
-        states = wait_for(migrations.status(dsn))
+        states = wait_for(migrations.status(dsn), saying=still)
         rows = [{"migration": s.title, "applied_at": s.applied_at} for s in states]
         tell(rows, as_json, lines=[f"{r['migration']}  {r['applied_at'] or '-'}" for r in rows])
         return
     if direction is Direction.UP:
-        titles = wait_for(migrations.up(dsn))
+        titles = wait_for(migrations.up(dsn), saying=still)
     elif to is None:
         raise ConfigError(["down: say how far by --to; all scores are deleted with --to 0"])
     else:
-        titles = wait_for(migrations.down(dsn, to=to))
+        titles = wait_for(migrations.down(dsn, to=to), saying=still)
     done = "applied" if direction is Direction.UP else "taken back"
     lines = [f"{done}: {title}" for title in titles] or ["nothing to do"]
     tell({done.replace(" ", "_"): titles}, as_json, lines=lines)

@@ -21,7 +21,7 @@ async def test_check_finds_all_well(stage: Stage) -> None:
     behind = history.replace("://", "://someone:hidden@")
     done = await stage.cli("check", "--json", history_url=behind)
     assert done.code == 0, done.out
-    assert done.json[2]["told"].startswith(f"{history} answers")
+    assert done.json[2]["told"] == f"{history} lists sessions"
     assert "hidden" not in done.out + done.err
     names = ["postgres", "kafka", "history", "judge openai-compatible / scripted-judge"]
     assert [made["name"] for made in done.json] == names

@@ -87,7 +87,7 @@ SHA256 = "repeat(md5('7'), 2)"
 INCOMING = """ARRAY[gen_random_uuid()], ARRAY['s15001'], ARRAY[NULL]::text[], ARRAY[false],
     ARRAY['x'], ARRAY[5]::smallint[], ARRAY[now()], ARRAY['t'], ARRAY[0], ARRAY[0]::bigint[],
     ARRAY[NULL]::text[], ARRAY[NULL]::text[]"""
-
+UNANSWERED = "ARRAY['failed', 'pending', 'in_progress']"
 
 # Query, its parameters, the indexes that it is for, and whether a sort would be a surprise.
 HOT = {
@@ -117,6 +117,10 @@ HOT = {
     "live_missed": ("'3', 1", {"live_changes_pkey"}),
     "batch_known": ("ARRAY['s77', 's78']", {"one_current_score"}),
     "session_current_scores": ("'s77'", {"one_current_score"}),
+    "listed_requests": (
+        f"{UNANSWERED}, NULL, now() - interval '1 hour', NULL, NULL, NULL, NULL, 101, true",
+        {"score_requests_finished", "score_requests_pending_age", "score_requests_by_session"},
+    ),
     "backlog": ("100001", {"score_requests_pending_age", "score_requests_leases", "outbox_pkey"}),
     "prune_requests": ("90, 1000", {"score_requests_finished"}),
     "inputs": (SHA256, {"judge_inputs_pkey"}),

@@ -8,8 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from consumer.cli.base import moment
 from consumer.cloudevents import Record, read_request
-from consumer.dlq import Choice, Letter, Wanted, judged, moment, place_of, plan, sent_back
+from consumer.dlq import Choice, Letter, Wanted, judged, place_of, plan, sent_back
 from consumer.outgoing import sent_header
 
 TOPIC = "score.requested"

@@ -93,6 +93,11 @@ class TarsyPythonHistory:
             yield [listed(one, self.labels) for one in page.sessions if one.can_be_asked_for]
             number, of = number + 1, page.pagination.total_pages
 
+    async def probe(self) -> None:
+        """Asks for one listed session, as `pages` does for many. Raises what `fetch` does."""
+        asked = urlencode({"status": COMPLETED, "page": 1, "page_size": 1})
+        parse(SessionPage, await self._get(f"{BASE_PATH}/sessions?{asked}", "it lists no sessions"))
+
     async def _in_place(self, place: Place, path: str, missing: str) -> bytes:
         """Where there is no room for the answer now, it is asked for again once there is: nobody
         waits with half of one.

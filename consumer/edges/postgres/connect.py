@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -18,6 +19,9 @@ from consumer.errors import ConfigError, NotReachable
 
 COMMAND_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
+# Where a person waits: for a lock, and for a server that does not even end what takes too long.
+LOCK_PATIENCE_S = 5.0
+NETWORK_S = 2.0
 # Between two statements of a transaction there is next to nothing to do. What a frozen or vanished
 # process has locked shall not stay so: the server ends its transaction.
 IDLE_LIMIT_S = 10.0
@@ -47,7 +51,9 @@ UNREACHABLE = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     asyncpg.ReadOnlySQLTransactionError,
+    # A limit of the server, or of ours.
     asyncpg.LockNotAvailableError,
+    asyncpg.QueryCanceledError,
 )
 # A server that answers like this will not change its mind by waiting.
 MISCONFIGURED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
@@ -106,9 +112,14 @@ def _as_json(value: Any) -> str:
     return to_json(value, inf_nan_mode="constants").decode()
 
 
-async def _prepare_pooled(connection: asyncpg.Connection[Any]) -> None:
+async def _prepare_pooled(
+    connection: asyncpg.Connection[Any], patience_s: float | None = None
+) -> None:
     await _prepare(connection)
     limits = {"idle_in_transaction_session_timeout": int(IDLE_LIMIT_S * 1000), **_KEEPALIVE}
+    if patience_s is not None:
+        limits["statement_timeout"] = int(patience_s * 1000)
+        limits["lock_timeout"] = int(min(patience_s, LOCK_PATIENCE_S) * 1000)
     if _has_transaction_limit(connection):
         limits["transaction_timeout"] = int(TRANSACTION_LIMIT_S * 1000)
     await connection.execute(";".join(f"SET {name} = {value}" for name, value in limits.items()))
@@ -136,18 +147,21 @@ async def _leave_as_it_is(_: asyncpg.Connection[Any]) -> None:
     """
 
 
-async def open_pool(dsn: str, *, size: int) -> asyncpg.Pool[Any]:
-    """A pool of up to `size` connections. Raises NotReachable or ConfigError."""
+async def open_pool(dsn: str, *, size: int, patience_s: float | None = None) -> asyncpg.Pool[Any]:
+    """A pool of up to `size` connections. With `patience_s` the server ends each statement after
+    that time, and its waiting for a lock before: somebody waits for the answer. Raises NotReachable
+    or ConfigError.
+    """
     _refuse_unusable_files(dsn)
     with translated(place(dsn)):
         return await asyncpg.create_pool(
             dsn,
             min_size=1,
             max_size=size,
-            init=_prepare_pooled,
+            init=partial(_prepare_pooled, patience_s=patience_s),
             reset=_leave_as_it_is,
             timeout=CONNECT_TIMEOUT_S,
-            command_timeout=COMMAND_TIMEOUT_S,
+            command_timeout=COMMAND_TIMEOUT_S if patience_s is None else patience_s + NETWORK_S,
             server_settings={"application_name": "score-consumer"},
         )
 

@@ -124,7 +124,7 @@ async def status(dsn: str) -> list[Applied]:
         ]
 
 
-async def missing(pool: asyncpg.Pool[Any]) -> list[str]:
+async def missing(pool: asyncpg.Pool[Any] | asyncpg.Connection[Any]) -> list[str]:
     """The titles of migrations that this database lacks; reads only, takes no lock."""
     if not await pool.fetchval("SELECT to_regclass('schema_migrations') IS NOT NULL"):
         return [migration.title for migration in shipped()]
