@@ -13,7 +13,7 @@ import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from consumer import metrics
-from consumer.limits.flood import RECORDS_PER_S, Flood
+from consumer.limits.flood import OVER_AFTER_S, RECORDS_PER_S, Flood
 
 log = structlog.get_logger()
 
@@ -37,6 +37,7 @@ class Pauses:
         self._floods: dict[TopicPartition, Flood] = {}
         # Partitions that are slowed, each with the monotonic time until which.
         self._slowed: dict[TopicPartition, float] = {}
+        self._invalid_at: dict[TopicPartition, float] = {}
 
     @property
     def slowed(self) -> bool:
@@ -68,9 +69,17 @@ class Pauses:
                 # Together they are as many a second as one alone: others are not kept waiting.
                 flooded = sum(flood.flooded for flood in self._floods.values())
                 self._slowed[place] = monotonic() + wait_s * flooded
+            if count > good[place]:  # while it waits, it can send nothing
+                self._invalid_at[place] = max(monotonic(), self._slowed.get(place, 0))
             if flood.flooded != before:
                 self._tell(place, flood)
-        metrics.INTAKE_FLOODED.set(sum(flood.flooded for flood in self._floods.values()))
+
+    def _end_floods(self, now: float) -> None:
+        """A source that has sent nothing invalid of late is corrected, or silent."""
+        for place, flood in self._floods.items():
+            if flood.flooded and now - self._invalid_at[place] > OVER_AFTER_S:
+                flood.forget()
+                self._tell(place, flood)
 
     def _tell(self, place: TopicPartition, flood: Flood) -> None:
         about = {"topic": place.topic, "partition": place.partition, "allowed": self._invalid_share}
@@ -81,10 +90,12 @@ class Pauses:
             )
         else:
             log.info("partition_recovered", **about, invalid_share=share)
+        metrics.INTAKE_FLOODED.set(sum(flood.flooded for flood in self._floods.values()))
 
     def apply(self, consumer: AIOKafkaConsumer) -> None:
         """Pauses and resumes what is to be now."""
         now = monotonic()
+        self._end_floods(now)
         self._slowed = {place: until for place, until in self._slowed.items() if until > now}
         assigned, paused = consumer.assignment(), consumer.paused()
         wanted = assigned if self._all else assigned & self._slowed.keys()
@@ -96,4 +107,5 @@ class Pauses:
     def forget(self) -> None:
         """The partitions may be others now, and others may have read them meanwhile."""
         self._floods.clear()
+        self._invalid_at.clear()
         metrics.INTAKE_FLOODED.set(0)

@@ -7,6 +7,8 @@ from collections import deque
 # The share is judged once this many records have been seen, among the last WINDOW ones.
 ENOUGH_RECORDS = 100
 WINDOW = 1000
+# Without an invalid record for so long a flood is over, however few valid ones came.
+OVER_AFTER_S = 60.0
 # Of a flooded source: a dead letter each is bearable so, and what comes behind is reached in time.
 RECORDS_PER_S = 100.0
 
@@ -38,3 +40,8 @@ class Flood:
             self._recent.append(one)
             self._invalid += one
         return (valid + invalid) / RECORDS_PER_S if self.flooded else 0.0
+
+    def forget(self) -> None:
+        """Begins anew."""
+        self._recent.clear()
+        self._invalid = 0

@@ -153,7 +153,7 @@ async def test_bad_records(drill: Drill) -> None:
             await producer.send(drill.stage.topics.requested, value)
             await asyncio.sleep(0.05)
     await drill.fires("ScoringDlqGrowth")
-    await drill.over("ScoringDlqGrowth", allowed=["ScoringIntakeFlooded"])
+    await drill.over("ScoringDlqGrowth", allowed=["ScoringIntakeFlooded"])  # a minute after it
 
 
 # ── processes ───────────────────────────────────────────────────────────────

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from time import monotonic
 
+import pytest
 from aiokafka import TopicPartition
 
-from consumer.limits.flood import RECORDS_PER_S, WINDOW
+from consumer import pauses as module
+from consumer.limits.flood import OVER_AFTER_S, RECORDS_PER_S, WINDOW
+from consumer.metrics import INTAKE_FLOODED
 from consumer.pauses import Pauses
 
 
@@ -65,6 +68,27 @@ def test_a_flood_stops_its_partition_alone() -> None:
     assert pauses.slowed
     pauses.forget()
     assert pauses.slowed, "what waits has its time"
+
+
+def test_a_flood_is_over_once_nothing_bad_comes_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    pauses, some = Pauses(10, 0.5), partitions(1)
+    pauses.count([Place("t", 0)] * 500, [])
+    now += 500 / RECORDS_PER_S  # it may send again from now
+    pauses.apply(some)
+    good = [Place("t", 0)] * 3
+    pauses.count(good, good)
+    now += OVER_AFTER_S
+    pauses.apply(some)
+    assert (pauses.slowed, INTAKE_FLOODED._value.get()) == (True, 1)
+    now += 1
+    pauses.apply(some)
+    assert (pauses.slowed, INTAKE_FLOODED._value.get()) == (False, 0)
+    pauses.apply(some)
+    assert some.stopped == set()
 
 
 def test_many_floods_together_are_no_more_a_second_than_one() -> None:
