@@ -19,6 +19,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from consumer.demo.servers import ServerError
 from consumer.resources import resource
 from tests.drills.conftest import Drill
+from tests.faults.test_deadly_sessions import Deadly
 from tests.support.asking import ask_all
 from tests.support.judging import JUDGE, configured
 from tests.support.stand_ins import answer
@@ -189,6 +190,29 @@ async def test_processes_end_soon_after_each_start(drill: Drill) -> None:
         await asyncio.sleep(4)
     await drill.fires("ScoringCrashLoop")
     await drill.over("ScoringCrashLoop", allowed=["ScoringDown"], crashes=6)
+
+
+async def test_a_session_that_ends_its_workers(drill: Drill) -> None:
+    """Somebody starts them again, as Kubernetes would; nobody else's request is given up."""
+    stage, session = drill.stage, drill.stage.stand_ins.add("s-deadly")
+    deadly = Deadly(stage=stage, session_id=session, replicas=drill.replicas)
+    stage.stand_ins.history_faults.forever[session] = deadly
+    await stage.ask(session)
+    restarting = asyncio.create_task(start_again(drill))
+    await drill.fires("ScoringRequestGivenUp")
+    allowed = ["ScoringCrashLoop", "ScoringLeasesLost", "ScoringReplicasMissing"]
+    await drill.over("ScoringRequestGivenUp", allowed=allowed, crashes=3)
+    restarting.cancel()
+    failed = await stage.rows("SELECT session_id FROM score_requests WHERE state = 'failed'")
+    assert [row["session_id"] for row in failed] == [session]
+
+
+async def start_again(drill: Drill) -> None:
+    while True:
+        for replica in drill.replicas:
+            if not replica.pid:
+                await asyncio.to_thread(replica.start)
+        await asyncio.sleep(0.5)
 
 
 CLOCK = """
