@@ -262,7 +262,6 @@ class EmbeddedPostgres(EmbeddedServer):
         if done.returncode:
             raise ServerError(self._obituary("could not be initialised"))
         unfinished.rename(self._cluster)
-        self.port = free_port()  # the former one was free seconds ago
 
     def _command(self) -> list[str]:
         settings = {
