@@ -10,7 +10,6 @@ request, and those that were claimed beside it before are told from it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -110,7 +109,7 @@ class Worker:
         """Claims and works until `stop`; then finishes what fits in the grace time, and gives the
         rest back at once.
         """
-        renewing = asyncio.create_task(self._keep_leases())
+        beside = [asyncio.create_task(loop()) for loop in (self._keep_leases, self._answer_waiters)]
         try:
             backoff = Backoff("worker", self._heartbeat, stop)
             while not stop.is_set():
@@ -122,9 +121,9 @@ class Worker:
                     await self._wake.wait(POLL_S)
             await self._drain()
         finally:
-            renewing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await renewing
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
     async def _look_for_work(self) -> bool:
         """Claims as many as there is room for; answers whether there may be more at once."""
@@ -405,6 +404,22 @@ class Worker:
                 if request_id in self._works and request_id not in ours | self._storing:
                     self._lost(work.request)
                     work.task.cancel()
+
+    async def _answer_waiters(self) -> None:
+        """Tells those that still wait for an answer that is there, a portion at a time."""
+        while True:
+            more = False
+            try:
+                more = await self._store.answer_waiters()
+            except NotReachable as error:
+                log.warning("server_not_reachable", loop="waiters", error=str(error))
+            except Exception as error:  # noqa: BLE001 - the worker's loop raises it
+                self._failure = error
+                return
+            if more:
+                self._outcome_stored.set()
+            else:
+                await asyncio.sleep(POLL_S)
 
     async def _drain(self) -> None:
         """Waits for what is under way; what takes longer than the grace time is given back."""

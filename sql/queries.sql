@@ -191,11 +191,31 @@ WHERE request_id = $1 AND lease_token = $2 AND state = 'in_progress'
 FOR UPDATE;
 
 -- name: waiters
--- The requests that wait for this one's answer, in the order they came.
-SELECT request_id, session_id, triggered_by, force_rescore, attempt, traceparent, tracestate
-FROM score_requests WHERE coalesced_into = $1 AND state = 'pending'
+-- Up to $2 of the requests that wait for this one's answer, in the order they came; where $3, not those
+-- that insist on a new score.
+SELECT request_id, session_id, triggered_by, attempt, traceparent, tracestate
+FROM score_requests
+WHERE coalesced_into = $1 AND state = 'pending' AND NOT ($3::boolean AND force_rescore)
+ORDER BY received_at, request_id LIMIT $2
+FOR UPDATE;
+
+-- name: waiters_to_promote
+-- All that wait for this one's answer, in the order they came; where $2, only those that insist on a
+-- new score.
+SELECT request_id FROM score_requests
+WHERE coalesced_into = $1 AND state = 'pending' AND (force_rescore OR NOT $2::boolean)
 ORDER BY received_at, request_id
 FOR UPDATE;
+
+-- name: note_waiters_left
+-- Whether some still wait for this finished request's answer.
+UPDATE score_requests SET waiters_left = $2 WHERE request_id = $1;
+
+-- name: lock_answered
+-- The finished request that others have waited for longest, but for those that somebody is at.
+SELECT request_id, score_id, error_code, error_message, now() AS now FROM score_requests
+WHERE waiters_left ORDER BY finished_at LIMIT 1
+FOR UPDATE SKIP LOCKED;
 
 -- name: insert_score
 -- The score with its missing tools, approaches and steps, in place of the session's former one by
@@ -347,7 +367,7 @@ RETURNING kept.content;
 -- Deletes up to $2 requests that were finished before $1 days ago; scores are kept.
 DELETE FROM score_requests WHERE request_id = ANY (ARRAY(
     SELECT request_id FROM score_requests
-    WHERE finished_at < now() - make_interval(days => $1)
+    WHERE finished_at < now() - make_interval(days => $1) AND NOT waiters_left
     ORDER BY finished_at LIMIT $2
     FOR UPDATE SKIP LOCKED
 ));
