@@ -42,6 +42,8 @@ POLL_S = 1.0
 LEASES_EVERY_S = 0.5
 # Renewing thrice a lease lets two renewals fail before it is lost.
 RENEWALS_PER_LEASE = 3
+# A row that somebody else held locked is tried again that much sooner.
+SOONER = 10
 _DATABASE: Attributes = {"db.system.name": "postgresql"}
 
 
@@ -220,7 +222,7 @@ class Worker:
         self._alone_due = await self._store.due_alone(self._alone_at, held=held)
 
     async def _free_expired(self) -> None:
-        for request_id, session_id, lost in await self._store.free_expired():
+        for request_id, session_id, lost in await self._store.free_expired(but=self._works):
             metrics.LEASES_FREED.inc()
             log.warning(
                 "lease_expired", request_id=str(request_id), session_id=session_id, lost_leases=lost
@@ -386,8 +388,11 @@ class Worker:
 
     async def _keep_leases(self) -> None:
         """Renews our leases; drops the work whose lease is no longer ours."""
+        every_s = self._settings.lease_s / RENEWALS_PER_LEASE
+        pause_s = every_s
         while True:
-            await asyncio.sleep(self._settings.lease_s / RENEWALS_PER_LEASE)
+            await asyncio.sleep(pause_s)
+            pause_s = every_s
             works = list(self._works.values())
             if not works:
                 continue
@@ -398,10 +403,14 @@ class Worker:
             except NotReachable as error:
                 log.warning("server_not_reachable", loop="leases", error=str(error))
                 continue
+            if not all(ours.values()):
+                pause_s = every_s / SOONER
+                locked = [str(request_id) for request_id, renewed in ours.items() if not renewed]
+                log.warning("leases_not_renewed", locked=locked)
             for work in works:
                 request_id = work.request.request_id
                 # An outcome stored in the meantime ended the lease, and nothing is lost.
-                if request_id in self._works and request_id not in ours | self._storing:
+                if request_id in self._works and request_id not in ours.keys() | self._storing:
                     self._lost(work.request)
                     work.task.cancel()
 

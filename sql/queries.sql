@@ -138,18 +138,30 @@ FROM due, relaxed WHERE r.request_id = due.request_id
 RETURNING r.*, now() AS claimed_at;
 
 -- name: renew_leases
--- Extends our leases to $3 seconds from now; those not returned are no longer ours.
-UPDATE score_requests r SET lease_expires_at = now() + make_interval(secs => $3)
-FROM unnest($1::uuid[], $2::uuid[]) AS mine (request_id, lease_token)
-WHERE r.request_id = mine.request_id AND r.lease_token = mine.lease_token
-    AND r.state = 'in_progress'
-RETURNING r.request_id;
+-- Extends our leases to $3 seconds from now. Those not returned are no longer ours; those that somebody
+-- holds locked are ours still, and are not renewed: the others don't wait for them.
+WITH free AS MATERIALIZED (
+    SELECT r.request_id
+    FROM score_requests r JOIN unnest($1::uuid[], $2::uuid[]) AS mine (request_id, lease_token)
+        ON r.request_id = mine.request_id AND r.lease_token = mine.lease_token
+    WHERE r.state = 'in_progress'
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+), renewed AS (
+    UPDATE score_requests SET lease_expires_at = now() + make_interval(secs => $3)
+    WHERE request_id = ANY (ARRAY(SELECT request_id FROM free))
+    RETURNING request_id
+)
+SELECT r.request_id, renewed.request_id IS NOT NULL AS renewed
+FROM score_requests r JOIN unnest($1::uuid[], $2::uuid[]) AS mine (request_id, lease_token)
+    ON r.request_id = mine.request_id AND r.lease_token = mine.lease_token
+LEFT JOIN renewed ON renewed.request_id = r.request_id
+WHERE r.state = 'in_progress';
 
 -- name: free_expired_leases
--- Gives requests of vanished workers back to the queue.
+-- Gives requests of vanished workers back to the queue; not $1, on which the asking one is at work.
 WITH expired AS (
     SELECT request_id FROM score_requests
-    WHERE state = 'in_progress' AND lease_expires_at < now()
+    WHERE state = 'in_progress' AND lease_expires_at < now() AND request_id <> ALL ($1::uuid[])
     ORDER BY lease_expires_at LIMIT 1000
     FOR UPDATE SKIP LOCKED
 )

@@ -5,6 +5,7 @@ import os
 import signal
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from consumer.demo.servers import EmbeddedPostgres
@@ -134,6 +135,25 @@ async def test_a_frozen_process_can_not_finish_what_another_took_over(stage: Sta
         await asyncio.to_thread(frozen.stop)
     assert max(stage.stand_ins.judge_calls.values()) == 2
     assert "lease_lost" in frozen.log.read_text()
+
+
+async def test_a_row_that_somebody_locks_costs_no_request_its_lease(stage: Stage) -> None:
+    stage.stand_ins.judge_delay_s = 6
+    async with stage.consumer(lease_seconds=2, worker_slots=6):
+        requests = await ask_all(stage, 6)
+        await judged(stage, 6)
+        connection = await asyncpg.connect(stage.database_url)
+        try:
+            async with connection.transaction():
+                await connection.execute(
+                    "SELECT FROM score_requests WHERE request_id = $1 FOR UPDATE", requests[0]
+                )
+                for request_id in requests[1:]:
+                    await stage.answer(request_id)
+        finally:
+            await connection.close()
+        await check_promises(stage, requests)
+    assert set(stage.stand_ins.judge_calls.values()) == {1}
 
 
 async def test_replicas_share_the_work(stage: Stage) -> None:

@@ -94,7 +94,7 @@ HOT = {
     "claim": ("16, 'worker', 60, ARRAY['p1', 'p2'], 2", {"score_requests_claim"}),
     "due_alone": ("2, ARRAY['p1', 'p2']", {"score_requests_lost"}),
     "claim_alone": ("2, 'worker', 60, ARRAY['p1', 'p2']", {"score_requests_lost"}),
-    "free_expired_leases": ("", {"score_requests_leases"}),
+    "free_expired_leases": ("ARRAY[]::uuid[]", {"score_requests_leases"}),
     "waiters": (f"{REQUEST}, 500, false", {"score_requests_waiting"}),
     "lock_answered": ("", {"score_requests_waiters_left"}),
     "outbox_page": ("500, 1000000, ARRAY[]::bigint[], ARRAY[]::text[]", {"outbox_pkey"}),

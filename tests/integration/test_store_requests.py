@@ -949,7 +949,7 @@ async def test_renewing_extends_only_the_leases_that_are_still_ours(
 
     ours = await store.renew([held["s1"], held["s2"], stolen], lease_s=500)
 
-    assert ours == {held["s1"].request_id}
+    assert ours == {held["s1"].request_id: True}
     left = await fetch(
         database,
         "SELECT session_id, lease_expires_at > now() + interval '60 s' AS long "
@@ -958,8 +958,37 @@ async def test_renewing_extends_only_the_leases_that_are_still_ours(
     assert left == [{"session_id": "s1", "long": True}, {"session_id": "s3", "long": False}]
 
 
+async def test_a_locked_request_keeps_no_other_from_being_renewed_or_freed(
+    store: Store, database: str
+) -> None:
+    await store.accept([request(f"s{n}") for n in range(4)], [])
+    held = {one.session_id: one for one in await claim(store, 4)}
+    await expire(database, "s2")
+    await expire(database, "s3")
+    other = await asyncpg.connect(database)
+    try:
+        lock = other.transaction()
+        await lock.start()
+        await other.execute(
+            "SELECT FROM score_requests WHERE session_id IN ('s1', 's2') FOR UPDATE"
+        )
+
+        renewed = await store.renew([held["s0"], held["s1"]], lease_s=60)
+        freed = await store.free_expired()
+
+        assert renewed == {held["s0"].request_id: True, held["s1"].request_id: False}
+        assert [session for _, session, _ in freed] == ["s3"]
+        await lock.rollback()
+    finally:
+        await other.close()
+    mine = [held["s2"].request_id]
+    assert await store.free_expired(but=mine) == []
+    assert await store.renew([held["s1"]], lease_s=60) == {held["s1"].request_id: True}
+    assert [session for _, session, _ in await store.free_expired()] == ["s2"]
+
+
 async def test_renewing_nothing_is_possible(store: Store) -> None:
-    assert await store.renew([], lease_s=1) == set()
+    assert await store.renew([], lease_s=1) == {}
 
 
 async def test_only_expired_leases_are_freed_and_counted(store: Store, database: str) -> None:
@@ -980,7 +1009,7 @@ async def test_only_expired_leases_are_freed_and_counted(store: Store, database:
     assert (again.attempt, again.lost_leases) == (2, 1)
     assert again.started_at == held["s1"].started_at
     assert again.lease_token != held["s1"].lease_token
-    assert await store.renew([held["s1"]], lease_s=60) == set()
+    assert await store.renew([held["s1"]], lease_s=60) == {}
     await expire(database, "s1")
     assert await store.free_expired() == [(held["s1"].request_id, "s1", 2)]
 

@@ -221,17 +221,23 @@ class Store:
         found = await self._fetch("claim_alone", alone_at, owner, lease_s, list(held))
         return [rows.claimed_request(row) for row in found]
 
-    async def renew(self, requests: Iterable[ClaimedRequest], *, lease_s: float) -> set[UUID]:
-        """Extends these leases; answers the ids of those that are still ours."""
+    async def renew(
+        self, requests: Iterable[ClaimedRequest], *, lease_s: float
+    ) -> dict[UUID, bool]:
+        """Extends these leases; answers the ids of those that are still ours. False: somebody holds
+        the row locked, and its lease was not extended.
+        """
         held = list(requests)
         found = await self._fetch(
             "renew_leases", [r.request_id for r in held], [r.lease_token for r in held], lease_s
         )
-        return {row["request_id"] for row in found}
+        return {row["request_id"]: row["renewed"] for row in found}
 
-    async def free_expired(self) -> list[tuple[UUID, str, int]]:
-        """Gives vanished workers' requests back: (request id, session id, leases lost so far)."""
-        found = await self._fetch("free_expired_leases")
+    async def free_expired(self, *, but: Iterable[UUID] = ()) -> list[tuple[UUID, str, int]]:
+        """Gives vanished workers' requests back: (request id, session id, leases lost so far).
+        `but`: those that we work on ourselves.
+        """
+        found = await self._fetch("free_expired_leases", list(but))
         return [(row["request_id"], row["session_id"], row["lost_leases"]) for row in found]
 
     async def begin_scoring(
