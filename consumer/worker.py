@@ -44,6 +44,8 @@ LEASES_EVERY_S = 0.5
 RENEWALS_PER_LEASE = 3
 # A row that somebody else held locked is tried again that much sooner.
 SOONER = 10
+# What is cancelled at the end, and waits for PostgreSQL, is not waited for any longer.
+CANCEL_S = 2.0
 _DATABASE: Attributes = {"db.system.name": "postgresql"}
 
 
@@ -439,18 +441,16 @@ class Worker:
         _, late = await asyncio.wait([work.task for work in works], timeout=self._settings.grace_s)
         for task in late:
             task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
-        for work in works:
-            if work.task in late:
-                await self._give_back(work.request)
+        if late:
+            await asyncio.wait(late, timeout=CANCEL_S)
+            await self._give_back([work.request for work in works if work.task in late])
 
-    async def _give_back(self, request: ClaimedRequest) -> None:
+    async def _give_back(self, requests: Sequence[ClaimedRequest]) -> None:
+        """Those that were stored at the last moment stay so."""
         try:
-            await self._store.put_back(request, after_s=0, count_attempt=False)
-        except LeaseLost:
-            return  # it was stored at the last moment
+            await self._store.give_back(requests)
         except NotReachable as error:
-            log.warning("not_given_back", request_id=str(request.request_id), error=str(error))
+            log.warning("not_given_back", requests=len(requests), error=str(error))
 
 
 def _tell(span: Span, outcome: Outcome) -> None:

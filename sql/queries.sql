@@ -196,6 +196,21 @@ SET state = 'pending', lost_leases = 0, next_attempt_at = now() + make_interval(
 WHERE request_id = $1 AND lease_token = $2 AND state = 'in_progress'
 RETURNING request_id;
 
+-- name: give_back
+-- Returns our requests to the queue, at once and with their attempts taken back; not those that somebody
+-- holds locked.
+WITH free AS MATERIALIZED (
+    SELECT r.request_id
+    FROM score_requests r JOIN unnest($1::uuid[], $2::uuid[]) AS mine (request_id, lease_token)
+        ON r.request_id = mine.request_id AND r.lease_token = mine.lease_token
+    WHERE r.state = 'in_progress'
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+)
+UPDATE score_requests
+SET state = 'pending', lost_leases = 0, next_attempt_at = now(), attempt = attempt - 1,
+    scoring_profile_id = NULL, lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL
+WHERE request_id = ANY (ARRAY(SELECT request_id FROM free));
+
 -- name: lock_request
 -- Holds our request until the transaction ends; no row: the lease is lost.
 SELECT now() AS now FROM score_requests

@@ -106,6 +106,7 @@ HOT = {
     "begin_scoring": (f"{REQUEST}, {LEASE}, 'p2'", {"score_requests_pkey"}),
     "lock_request": (f"{REQUEST}, {LEASE}", {"score_requests_pkey"}),
     "renew_leases": (f"ARRAY[{REQUEST}], ARRAY[{LEASE}], 60", {"score_requests_pkey"}),
+    "give_back": (f"ARRAY[{REQUEST}], ARRAY[{LEASE}]", {"score_requests_pkey"}),
     "insert_score": (f"NULL, 's77', NULL, NULL, 'p1'{', NULL' * 39}", {"one_current_score"}),
     "insert_waiters": (INCOMING, {"one_active_request", "score_requests_pkey"}),
     "session_requests": ("'s77'", {"score_requests_by_session"}),

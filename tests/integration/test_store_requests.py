@@ -1140,6 +1140,29 @@ async def test_a_retry_counts_keeps_its_deadline_and_says_why(store: Store, data
     assert (row["deadline_at"], row["error_code"]) == (deadline, "judge_unavailable")
 
 
+async def test_all_that_are_still_ours_and_free_are_given_back_at_once(
+    store: Store, database: str
+) -> None:
+    await store.accept([request(f"s{n}") for n in range(4)], [])
+    held = {one.session_id: one for one in await claim(store, 4)}
+    await begin(store, held["s0"])
+    await store.end(held["s1"], GAVE_UP)
+    stolen = replace(held["s2"], lease_token=uuid4())
+    other = await asyncpg.connect(database)
+    try:
+        async with other.transaction():
+            await other.execute("SELECT FROM score_requests WHERE session_id = 's3' FOR UPDATE")
+            await store.give_back([held["s0"], held["s1"], stolen, held["s3"]])
+    finally:
+        await other.close()
+
+    rows = {row["session_id"]: row for row in (await requests_by_id(database)).values()}
+    states = ["pending", "failed", "in_progress", "in_progress"]
+    assert [rows[f"s{n}"]["state"] for n in range(4)] == states
+    again = await claim_one(store)
+    assert (again.request_id, again.attempt) == (held["s0"].request_id, 1)
+
+
 async def test_a_release_takes_its_attempt_back_and_is_due_at_once(store: Store) -> None:
     await store.accept([request()], [])
     for _ in range(3):

@@ -28,8 +28,8 @@ HAS_TRANSACTION_LIMIT = 17
 # A host that is gone answers nothing any more: the server finds out within a minute, not in hours.
 _KEEPALIVE = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
 
-# What a server that is away, restarting, full or failing over makes asyncpg raise. It is the same to
-# a caller where the server ended a statement or a transaction (a deadlock, a serialization failure,
+# What a server that is away, restarting, full or failing over makes asyncpg raise. It is the same
+# to a caller where the server ended a statement or a transaction (a deadlock, a lost race,
 # statement_timeout, an administrator's cancel): nothing was written, and it may be tried again.
 UNREACHABLE = (
     OSError,

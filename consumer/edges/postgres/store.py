@@ -288,6 +288,12 @@ class Store:
         if not found:
             raise LeaseLost(str(request.request_id))
 
+    async def give_back(self, requests: Sequence[ClaimedRequest]) -> None:
+        """Returns those of these requests that are still ours to the queue, as if never claimed."""
+        await self._fetch(
+            "give_back", [r.request_id for r in requests], [r.lease_token for r in requests]
+        )
+
     async def complete(self, request: ClaimedRequest, score: Score) -> datetime:
         """Stores a new score and answers its request and those that waited; answers when. Of many
         that waited the rest is left to `answer_waiters`.
