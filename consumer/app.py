@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from time import monotonic, time
+from typing import Any
 
 import structlog
 import uvicorn
+from asyncpg import Pool
 
 from consumer import __version__, failpoints, metrics
 from consumer.api.health import Front, Health, probes
@@ -52,6 +54,11 @@ FORGET_EVERY_S = 60.0
 TRY_TO_WRITE_EVERY_S = 5.0
 # A loop that waits for its server ticks at least every 15 s; a send may take 20 s.
 LOOP_SILENT_S = 120.0
+# So long after GRACE_SECONDS nothing waits for PostgreSQL any more. With what comes then (Kafka,
+# HTTP) it is less than the 10 s that a supervisor gives beyond the grace time.
+STOP_S = 5.0
+# What is cut off then ends at once.
+CUT_S = 1.0
 # What is still being answered when all else has stopped: an export, somebody who reads slowly.
 HTTP_GRACE_S = 3
 
@@ -271,9 +278,11 @@ class _Parts:
     forget_at: float = 0.0
     write_at: float = 0.0
     room: Room = field(init=False)
+    pools: list[Pool[Any]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.room = Room(self.settings.session_bytes)
+        self.pools = [self.opened.store.pool]
 
     async def run(self, roles: frozenset[Role], front: Front) -> None:
         """Runs the loops, and ends them in the order in which data flows: the relay comes last,
@@ -297,10 +306,31 @@ class _Parts:
         self.health.not_ready("process", "stopping")
         self.request_accepted.set()
         self.look_again.set()
+        limit_s = self.settings.grace_seconds + STOP_S
+        asyncio.get_running_loop().call_later(limit_s, self._cut_off)
+        ending = asyncio.create_task(self._end(running, relay_stop, last))
+        _, late = await asyncio.wait([ending], timeout=limit_s)
+        if late:
+            log.warning("not_all_ended_in_time", limit_s=limit_s)
+            for task in (ending, *running, *last):
+                task.cancel()
+            await asyncio.wait([ending, *running, *last], timeout=CUT_S)
+
+    async def _end(
+        self,
+        running: Sequence[asyncio.Task[None]],
+        relay_stop: asyncio.Event,
+        last: Sequence[asyncio.Task[None]],
+    ) -> None:
         await asyncio.gather(*running)
         relay_stop.set()
         self.event_stored.set()
         await asyncio.gather(*last)
+
+    def _cut_off(self) -> None:
+        """Whoever still waits for PostgreSQL hears that it does not answer."""
+        for pool in self.pools:
+            pool.terminate()
 
     def _start(self, name: str, loop: Loop, stop: asyncio.Event) -> asyncio.Task[None]:
         return asyncio.create_task(self.lifecycle.guard(name, loop(stop), until=stop))
@@ -404,6 +434,7 @@ class _Parts:
                 served = await serving.open(self.stack)
         if served is not None:
             front.api = served.app
+            self.pools.append(served.pool)
             self.health.ready("api")
             await asyncio.gather(*(loop(stop) for loop in served.loops))
 

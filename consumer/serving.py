@@ -81,9 +81,10 @@ class Serving:
         pool = await open_pool(dsn, size=self.settings.api_database_pool_size)
         stack.push_async_callback(close_pool, pool)
         # In a thread: the loops go on meanwhile.
-        return await asyncio.to_thread(self._build, pool, place(dsn))
+        app, loops = await asyncio.to_thread(self._build, pool, place(dsn))
+        return Served(app=app, loops=loops, pool=pool)
 
-    def _build(self, pool: Pool[Any], where: str) -> Served:
+    def _build(self, pool: Pool[Any], where: str) -> tuple[FastAPI, Sequence[Loop]]:
         from consumer.api.access import Gate  # noqa: PLC0415
         from consumer.api.app import build  # noqa: PLC0415
         from consumer.api.rollup import RollUp  # noqa: PLC0415
@@ -95,7 +96,7 @@ class Serving:
         gate = Gate(tokens=settings.tokens, writes_per_minute=settings.api_writes_per_minute)
         app = build(ports, gate=gate, origins=settings.cors_origins)
         runner = Runner(ports.batches, ports.selecting, ports.asking, self.store)
-        return Served(app=app, loops=[ports.feed.run, runner.run, RollUp(days=analytics).run])
+        return app, [ports.feed.run, runner.run, RollUp(days=analytics).run]
 
     def _ports(self, pool: Pool[Any], where: str, analytics: StoredAnalytics) -> Ports:
         from consumer.api.feed import Feed  # noqa: PLC0415
@@ -130,6 +131,7 @@ class Served:
 
     app: FastAPI
     loops: Sequence[Loop]
+    pool: Pool[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ request, and those that were claimed beside it before are told from it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -43,6 +42,10 @@ POLL_S = 1.0
 LEASES_EVERY_S = 0.5
 # Renewing thrice a lease lets two renewals fail before it is lost.
 RENEWALS_PER_LEASE = 3
+# A row that somebody else held locked is tried again that much sooner.
+SOONER = 10
+# What is cancelled at the end, and waits for PostgreSQL, is not waited for any longer.
+CANCEL_S = 2.0
 _DATABASE: Attributes = {"db.system.name": "postgresql"}
 
 
@@ -110,7 +113,7 @@ class Worker:
         """Claims and works until `stop`; then finishes what fits in the grace time, and gives the
         rest back at once.
         """
-        renewing = asyncio.create_task(self._keep_leases())
+        beside = [asyncio.create_task(loop()) for loop in (self._keep_leases, self._answer_waiters)]
         try:
             backoff = Backoff("worker", self._heartbeat, stop)
             while not stop.is_set():
@@ -122,9 +125,9 @@ class Worker:
                     await self._wake.wait(POLL_S)
             await self._drain()
         finally:
-            renewing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await renewing
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
     async def _look_for_work(self) -> bool:
         """Claims as many as there is room for; answers whether there may be more at once."""
@@ -221,7 +224,7 @@ class Worker:
         self._alone_due = await self._store.due_alone(self._alone_at, held=held)
 
     async def _free_expired(self) -> None:
-        for request_id, session_id, lost in await self._store.free_expired():
+        for request_id, session_id, lost in await self._store.free_expired(but=self._works):
             metrics.LEASES_FREED.inc()
             log.warning(
                 "lease_expired", request_id=str(request_id), session_id=session_id, lost_leases=lost
@@ -387,8 +390,11 @@ class Worker:
 
     async def _keep_leases(self) -> None:
         """Renews our leases; drops the work whose lease is no longer ours."""
+        every_s = self._settings.lease_s / RENEWALS_PER_LEASE
+        pause_s = every_s
         while True:
-            await asyncio.sleep(self._settings.lease_s / RENEWALS_PER_LEASE)
+            await asyncio.sleep(pause_s)
+            pause_s = every_s
             works = list(self._works.values())
             if not works:
                 continue
@@ -399,12 +405,32 @@ class Worker:
             except NotReachable as error:
                 log.warning("server_not_reachable", loop="leases", error=str(error))
                 continue
+            if not all(ours.values()):
+                pause_s = every_s / SOONER
+                locked = [str(request_id) for request_id, renewed in ours.items() if not renewed]
+                log.warning("leases_not_renewed", locked=locked)
             for work in works:
                 request_id = work.request.request_id
                 # An outcome stored in the meantime ended the lease, and nothing is lost.
-                if request_id in self._works and request_id not in ours | self._storing:
+                if request_id in self._works and request_id not in ours.keys() | self._storing:
                     self._lost(work.request)
                     work.task.cancel()
+
+    async def _answer_waiters(self) -> None:
+        """Tells those that still wait for an answer that is there, a portion at a time."""
+        while True:
+            more = False
+            try:
+                more = await self._store.answer_waiters()
+            except NotReachable as error:
+                log.warning("server_not_reachable", loop="waiters", error=str(error))
+            except Exception as error:  # noqa: BLE001 - the worker's loop raises it
+                self._failure = error
+                return
+            if more:
+                self._outcome_stored.set()
+            else:
+                await asyncio.sleep(POLL_S)
 
     async def _drain(self) -> None:
         """Waits for what is under way; what takes longer than the grace time is given back."""
@@ -415,18 +441,16 @@ class Worker:
         _, late = await asyncio.wait([work.task for work in works], timeout=self._settings.grace_s)
         for task in late:
             task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
-        for work in works:
-            if work.task in late:
-                await self._give_back(work.request)
+        if late:
+            await asyncio.wait(late, timeout=CANCEL_S)
+            await self._give_back([work.request for work in works if work.task in late])
 
-    async def _give_back(self, request: ClaimedRequest) -> None:
+    async def _give_back(self, requests: Sequence[ClaimedRequest]) -> None:
+        """Those that were stored at the last moment stay so."""
         try:
-            await self._store.put_back(request, after_s=0, count_attempt=False)
-        except LeaseLost:
-            return  # it was stored at the last moment
+            await self._store.give_back(requests)
         except NotReachable as error:
-            log.warning("not_given_back", request_id=str(request.request_id), error=str(error))
+            log.warning("not_given_back", requests=len(requests), error=str(error))
 
 
 def _tell(span: Span, outcome: Outcome) -> None:

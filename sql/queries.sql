@@ -138,18 +138,30 @@ FROM due, relaxed WHERE r.request_id = due.request_id
 RETURNING r.*, now() AS claimed_at;
 
 -- name: renew_leases
--- Extends our leases to $3 seconds from now; those not returned are no longer ours.
-UPDATE score_requests r SET lease_expires_at = now() + make_interval(secs => $3)
-FROM unnest($1::uuid[], $2::uuid[]) AS mine (request_id, lease_token)
-WHERE r.request_id = mine.request_id AND r.lease_token = mine.lease_token
-    AND r.state = 'in_progress'
-RETURNING r.request_id;
+-- Extends our leases to $3 seconds from now. Those not returned are no longer ours; those that somebody
+-- holds locked are ours still, and are not renewed: the others don't wait for them.
+WITH free AS MATERIALIZED (
+    SELECT r.request_id
+    FROM score_requests r JOIN unnest($1::uuid[], $2::uuid[]) AS mine (request_id, lease_token)
+        ON r.request_id = mine.request_id AND r.lease_token = mine.lease_token
+    WHERE r.state = 'in_progress'
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+), renewed AS (
+    UPDATE score_requests SET lease_expires_at = now() + make_interval(secs => $3)
+    WHERE request_id = ANY (ARRAY(SELECT request_id FROM free))
+    RETURNING request_id
+)
+SELECT r.request_id, renewed.request_id IS NOT NULL AS renewed
+FROM score_requests r JOIN unnest($1::uuid[], $2::uuid[]) AS mine (request_id, lease_token)
+    ON r.request_id = mine.request_id AND r.lease_token = mine.lease_token
+LEFT JOIN renewed ON renewed.request_id = r.request_id
+WHERE r.state = 'in_progress';
 
 -- name: free_expired_leases
--- Gives requests of vanished workers back to the queue.
+-- Gives requests of vanished workers back to the queue; not $1, on which the asking one is at work.
 WITH expired AS (
     SELECT request_id FROM score_requests
-    WHERE state = 'in_progress' AND lease_expires_at < now()
+    WHERE state = 'in_progress' AND lease_expires_at < now() AND request_id <> ALL ($1::uuid[])
     ORDER BY lease_expires_at LIMIT 1000
     FOR UPDATE SKIP LOCKED
 )
@@ -184,6 +196,21 @@ SET state = 'pending', lost_leases = 0, next_attempt_at = now() + make_interval(
 WHERE request_id = $1 AND lease_token = $2 AND state = 'in_progress'
 RETURNING request_id;
 
+-- name: give_back
+-- Returns our requests to the queue, at once and with their attempts taken back; not those that somebody
+-- holds locked.
+WITH free AS MATERIALIZED (
+    SELECT r.request_id
+    FROM score_requests r JOIN unnest($1::uuid[], $2::uuid[]) AS mine (request_id, lease_token)
+        ON r.request_id = mine.request_id AND r.lease_token = mine.lease_token
+    WHERE r.state = 'in_progress'
+    FOR NO KEY UPDATE OF r SKIP LOCKED
+)
+UPDATE score_requests
+SET state = 'pending', lost_leases = 0, next_attempt_at = now(), attempt = attempt - 1,
+    scoring_profile_id = NULL, lease_owner = NULL, lease_token = NULL, lease_expires_at = NULL
+WHERE request_id = ANY (ARRAY(SELECT request_id FROM free));
+
 -- name: lock_request
 -- Holds our request until the transaction ends; no row: the lease is lost.
 SELECT now() AS now FROM score_requests
@@ -191,11 +218,31 @@ WHERE request_id = $1 AND lease_token = $2 AND state = 'in_progress'
 FOR UPDATE;
 
 -- name: waiters
--- The requests that wait for this one's answer, in the order they came.
-SELECT request_id, session_id, triggered_by, force_rescore, attempt, traceparent, tracestate
-FROM score_requests WHERE coalesced_into = $1 AND state = 'pending'
+-- Up to $2 of the requests that wait for this one's answer, in the order they came; where $3, not those
+-- that insist on a new score.
+SELECT request_id, session_id, triggered_by, attempt, traceparent, tracestate
+FROM score_requests
+WHERE coalesced_into = $1 AND state = 'pending' AND NOT ($3::boolean AND force_rescore)
+ORDER BY received_at, request_id LIMIT $2
+FOR UPDATE;
+
+-- name: waiters_to_promote
+-- All that wait for this one's answer, in the order they came; where $2, only those that insist on a
+-- new score.
+SELECT request_id FROM score_requests
+WHERE coalesced_into = $1 AND state = 'pending' AND (force_rescore OR NOT $2::boolean)
 ORDER BY received_at, request_id
 FOR UPDATE;
+
+-- name: note_waiters_left
+-- Whether some still wait for this finished request's answer.
+UPDATE score_requests SET waiters_left = $2 WHERE request_id = $1;
+
+-- name: lock_answered
+-- The finished request that others have waited for longest, but for those that somebody is at.
+SELECT request_id, score_id, error_code, error_message, now() AS now FROM score_requests
+WHERE waiters_left ORDER BY finished_at LIMIT 1
+FOR UPDATE SKIP LOCKED;
 
 -- name: insert_score
 -- The score with its missing tools, approaches and steps, in place of the session's former one by
@@ -347,7 +394,7 @@ RETURNING kept.content;
 -- Deletes up to $2 requests that were finished before $1 days ago; scores are kept.
 DELETE FROM score_requests WHERE request_id = ANY (ARRAY(
     SELECT request_id FROM score_requests
-    WHERE finished_at < now() - make_interval(days => $1)
+    WHERE finished_at < now() - make_interval(days => $1) AND NOT waiters_left
     ORDER BY finished_at LIMIT $2
     FOR UPDATE SKIP LOCKED
 ));

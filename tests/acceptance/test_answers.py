@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
 
@@ -44,6 +44,23 @@ async def test_a_published_request_is_answered_and_stored(stage: Stage) -> None:
     assert await stage.rows("SELECT * FROM outbox") == []
     counts = (await stage.cli("status", "--json")).json["requests"]
     assert counts == {"completed": 1}
+
+
+async def test_however_many_wait_for_one_score_all_get_it(stage: Stage) -> None:
+    many = 3_000
+    stage.stand_ins.add("s-good")
+    stage.stand_ins.judge_delay_s = 8  # by then most of them wait
+    async with stage.consumer():
+        asked = [await stage.ask("s-good")]
+        async with stage.producer() as producer:
+            for _ in range(many):
+                asked.append(uuid4())
+                request = {"session_id": "s-good", "request_id": str(asked[-1])}
+                await producer.send(stage.topics.requested, json.dumps(request).encode())
+        done = stage.events[stage.topics.completed]
+        await stage.until(lambda: len({e.data["request_id"] for e in done}) == len(asked))
+    assert {e.data["request_id"] for e in done} == set(map(str, asked))
+    assert await stage.rows("SELECT FROM score_requests WHERE state <> 'completed'") == []
 
 
 async def test_a_bare_json_record_is_answered(stage: Stage) -> None:

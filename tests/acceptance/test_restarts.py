@@ -5,6 +5,7 @@ import os
 import signal
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from consumer.demo.servers import EmbeddedPostgres
@@ -134,6 +135,66 @@ async def test_a_frozen_process_can_not_finish_what_another_took_over(stage: Sta
         await asyncio.to_thread(frozen.stop)
     assert max(stage.stand_ins.judge_calls.values()) == 2
     assert "lease_lost" in frozen.log.read_text()
+
+
+async def test_a_row_that_somebody_locks_costs_no_request_its_lease(stage: Stage) -> None:
+    stage.stand_ins.judge_delay_s = 6
+    async with stage.consumer(lease_seconds=2, worker_slots=6):
+        requests = await ask_all(stage, 6)
+        await judged(stage, 6)
+        connection = await asyncpg.connect(stage.database_url)
+        try:
+            async with connection.transaction():
+                await connection.execute(
+                    "SELECT FROM score_requests WHERE request_id = $1 FOR UPDATE", requests[0]
+                )
+                for request_id in requests[1:]:
+                    await stage.answer(request_id)
+        finally:
+            await connection.close()
+        await check_promises(stage, requests)
+    assert set(stage.stand_ins.judge_calls.values()) == {1}
+
+
+async def test_a_server_that_ends_slow_statements_costs_no_verdict(stage: Stage) -> None:
+    """As managed servers do, by the role's statement_timeout."""
+    stage.stand_ins.judge_delay_s = 2
+    async with stage.consumer(
+        database_url=f"{stage.database_url}?statement_timeout=1000"
+    ) as process:
+        requests = await ask_all(stage, 4)
+        await judged(stage, 4)
+        connection = await asyncpg.connect(stage.database_url)
+        try:
+            async with connection.transaction():
+                await connection.execute(
+                    "SELECT FROM score_requests WHERE request_id = $1 FOR UPDATE", requests[0]
+                )
+                await process.logged("outcome_not_stored")
+        finally:
+            await connection.close()
+        await check_promises(stage, requests)
+    assert set(stage.stand_ins.judge_calls.values()) == {1}
+
+
+async def test_cancelled_statements_cost_no_verdict_and_no_process(stage: Stage) -> None:
+    stage.stand_ins.judge_delay_s = 0.3
+    async with stage.consumer(lease_seconds=60) as process:
+        cancelling = asyncio.create_task(_cancel_again_and_again(stage))
+        requests = await ask_all(stage, 30)
+        await judged(stage, 30)
+        cancelling.cancel()
+        await check_promises(stage, requests)
+        assert process.pid
+    assert set(stage.stand_ins.judge_calls.values()) == {1}
+
+
+async def _cancel_again_and_again(stage: Stage) -> None:
+    while True:
+        await stage.rows(
+            "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE state = 'active' "
+            "AND datname = current_database() AND application_name = 'score-consumer'"
+        )
 
 
 async def test_replicas_share_the_work(stage: Stage) -> None:

@@ -12,6 +12,8 @@ from tests.support.asking import ask_all, ask_slowly, judged
 from tests.support.stage import Stage
 
 BACK_AT_WORK_S = 90.0
+# A supervisor gives 10 s beyond the grace time; this machine may be busy.
+STOPPED_S = 30.0
 
 
 # ── the broker ──────────────────────────────────────────────────────────────
@@ -163,6 +165,24 @@ async def test_half_open_connection_to_postgres(arena: Arena) -> None:
         await asking
         seen = await promises.kept(stage, crashes=1, timeout_s=BACK_AT_WORK_S)
     assert len(seen.scores) == 40
+
+
+@pytest.mark.ci_fault
+async def test_sigterm_while_postgres_is_silent_is_over_in_time(arena: Arena) -> None:
+    """Nothing can be given back: leases run out, and another process goes on."""
+    stage = arena.stage
+    stage.stand_ins.judge_delay_s = 30
+    process = stage.process(worker_slots=8, grace_seconds=2)
+    await asyncio.to_thread(process.start)
+    await ask_all(stage, 12)
+    await judged(stage, 8)
+    arena.postgres_proxy.half_open()
+    assert await process.terminate(STOPPED_S) == 0
+    arena.postgres_proxy.restore()
+    stage.stand_ins.judge_delay_s = 0
+    async with stage.consumer():
+        seen = await promises.kept(stage, crashes=1, timeout_s=BACK_AT_WORK_S)
+    assert len(seen.scores) == 12
 
 
 async def test_connections_to_postgres_are_cut_again_and_again(arena: Arena) -> None:

@@ -40,6 +40,20 @@ async def test_a_lock_does_not_outlive_the_one_who_stopped_with_it(
         pool.terminate()
 
 
+# What ends a statement or a transaction that would do as well a moment later.
+@pytest.mark.parametrize(
+    "code",
+    ["40000", "40001", "40P01", "53100", "53300", "55006", "55P03", "57014", "57P05", "58030"],
+)
+async def test_what_passes_by_itself_is_waited_for(database: str, code: str) -> None:
+    pool = await connect.open_pool(database, size=1)
+    try:
+        with pytest.raises(NotReachable), connect.translated("here"):
+            await pool.execute(f"DO $$ BEGIN RAISE SQLSTATE '{code}'; END $$")
+    finally:
+        pool.terminate()
+
+
 async def _stop_with_a_lock(
     pool: "asyncpg.Pool[asyncpg.Record]",
     holds: asyncio.Event,

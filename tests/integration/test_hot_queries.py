@@ -94,8 +94,9 @@ HOT = {
     "claim": ("16, 'worker', 60, ARRAY['p1', 'p2'], 2", {"score_requests_claim"}),
     "due_alone": ("2, ARRAY['p1', 'p2']", {"score_requests_lost"}),
     "claim_alone": ("2, 'worker', 60, ARRAY['p1', 'p2']", {"score_requests_lost"}),
-    "free_expired_leases": ("", {"score_requests_leases"}),
-    "waiters": (REQUEST, {"score_requests_waiters"}),
+    "free_expired_leases": ("ARRAY[]::uuid[]", {"score_requests_leases"}),
+    "waiters": (f"{REQUEST}, 500, false", {"score_requests_waiting"}),
+    "lock_answered": ("", {"score_requests_waiters_left"}),
     "outbox_page": ("500, 1000000, ARRAY[]::bigint[], ARRAY[]::text[]", {"outbox_pkey"}),
     "put_back": (
         f"{REQUEST}, {LEASE}, 5, NULL, NULL, NULL, 1, true",
@@ -105,6 +106,7 @@ HOT = {
     "begin_scoring": (f"{REQUEST}, {LEASE}, 'p2'", {"score_requests_pkey"}),
     "lock_request": (f"{REQUEST}, {LEASE}", {"score_requests_pkey"}),
     "renew_leases": (f"ARRAY[{REQUEST}], ARRAY[{LEASE}], 60", {"score_requests_pkey"}),
+    "give_back": (f"ARRAY[{REQUEST}], ARRAY[{LEASE}]", {"score_requests_pkey"}),
     "insert_score": (f"NULL, 's77', NULL, NULL, 'p1'{', NULL' * 39}", {"one_current_score"}),
     "insert_waiters": (INCOMING, {"one_active_request", "score_requests_pkey"}),
     "session_requests": ("'s77'", {"score_requests_by_session"}),
@@ -126,7 +128,14 @@ HOT = {
     "inputs": (SHA256, {"judge_inputs_pkey"}),
     "score_by_id": ("md5('score7')::uuid", {"session_scores_pkey"}),
 }
-ORDERED_BY_INDEX = {"claim", "free_expired_leases", "outbox_page", "session_requests"}
+ORDERED_BY_INDEX = {
+    "claim",
+    "free_expired_leases",
+    "outbox_page",
+    "session_requests",
+    "waiters",
+    "lock_answered",
+}
 # It is counted up to a limit, and counting needs no order.
 MAY_BE_READ = {"backlog": {"outbox"}}
 # PostgreSQL plans a prepared statement for its parameters this often before it may do without.

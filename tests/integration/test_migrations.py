@@ -28,7 +28,8 @@ OBJECTS = """
 SELECT c.relname AS name FROM pg_class c
 WHERE c.relnamespace = 'public'::regnamespace AND c.relname NOT LIKE 'schema_migrations%'
 UNION ALL
-SELECT p.proname FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace
+SELECT concat(p.proname, ' ', md5(p.prosrc)) FROM pg_proc p
+WHERE p.pronamespace = 'public'::regnamespace
 UNION ALL
 SELECT t.tgname FROM pg_trigger t WHERE NOT t.tgisinternal
 UNION ALL
@@ -236,3 +237,18 @@ async def _is_trusted(dsn: str) -> bool:
     except asyncpg.InvalidAuthorizationSpecificationError:
         return False
     return True
+
+
+async def test_down_keeps_what_gives_waiters_their_answer_while_it_is_needed(empty: str) -> None:
+    await migrations.up(empty)
+    await execute(
+        empty,
+        "INSERT INTO score_requests (request_id, session_id, force_rescore, triggered_by, priority,"
+        " requested_at, waiters_left) VALUES (gen_random_uuid(), 's', false, 't', 5, now(), true)",
+    )
+
+    with pytest.raises(asyncpg.RaiseError, match="run a worker of this version"):
+        await migrations.down(empty, to=9)
+
+    await execute(empty, "UPDATE score_requests SET waiters_left = false")
+    await migrations.down(empty, to=9)

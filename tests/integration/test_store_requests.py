@@ -17,7 +17,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from consumer.edges.postgres.store import IncomingRequest, Store, load_queries
+from consumer.edges.postgres.store import PORTION, IncomingRequest, Store, load_queries
 from consumer.error_codes import ErrorCode
 from consumer.errors import AlreadyBeingScored, LeaseLost
 from consumer.pipeline import Failed
@@ -105,6 +105,7 @@ async def test_an_accepted_request_is_stored_as_it_came(store: Store, database: 
         "state": "pending",
         "attempt": 0,
         "lost_leases": 0,
+        "waiters_left": False,
         "source_topic": "t",
         "source_partition": 3,
         "source_offset": 2**40,
@@ -308,6 +309,136 @@ async def test_a_forced_waiter_is_not_answered_by_a_reused_score_but_leads_next(
     rows = await requests_by_id(database)
     assert rows[insisting.request_id]["score_id"] == new.score_id
     assert rows[insisting_too.request_id]["score_id"] == new.score_id
+
+
+MANY = 2 * PORTION + 7
+
+
+async def waited_for(store: Store, count: int = MANY, **changes: Any) -> ClaimedRequest:
+    """A request under way that so many wait for."""
+    await store.register_criteria(CRITERIA)
+    await store.accept([request()], [])
+    claimed = await claim_one(store)
+    await store.accept([request(**changes) for _ in range(count)], [])
+    return claimed
+
+
+async def check_each_is_answered_once(dsn: str) -> None:
+    asked = {str(request_id) for request_id in await requests_by_id(dsn)}
+    payloads = await fetch(dsn, "SELECT payload FROM outbox WHERE type <> 'quality_risk'")
+    assert sorted(json.loads(row["payload"])["request_id"] for row in payloads) == sorted(asked)
+    assert await fetch(dsn, "SELECT FROM score_requests WHERE waiters_left") == []
+
+
+@pytest.mark.parametrize("how", ["completed", "reused", "failed"])
+async def test_many_waiters_are_answered_in_portions(store: Store, database: str, how: str) -> None:
+    if how == "reused":
+        earlier = await scored(store, request())
+    claimed = await waited_for(store)
+
+    match how:
+        case "completed":
+            await store.complete(claimed, score(claimed))
+        case "reused":
+            await store.reuse(claimed, earlier)
+        case "failed":
+            await store.end(claimed, GAVE_UP)
+
+    open_ = "SELECT count(*) FROM score_requests WHERE finished_at IS NULL"
+    assert await value(database, open_) == MANY - PORTION
+    await store.accept([request()], [])  # the session is free again: this one waits for nobody
+    # The one who answered first may be gone: whoever is there goes on, and nobody does it twice.
+    async with opened_store(database) as another:
+        while any(await asyncio.gather(*(s.answer_waiters() for s in (store, another)))):
+            pass
+    assert await value(database, open_) == 1
+    await store.end(await claim_one(store), GAVE_UP)
+    await check_each_is_answered_once(database)
+    ends = await fetch(
+        database,
+        "SELECT DISTINCT state, score_id, error_code, error_message FROM score_requests "
+        "WHERE coalesced_into = $1",
+        claimed.request_id,
+    )
+    leader = (await requests_by_id(database))[claimed.request_id]
+    assert ends == [{name: leader[name] for name in ends[0]}]
+
+
+async def test_of_many_waiters_those_that_insist_lead_next(store: Store, database: str) -> None:
+    earlier = await scored(store, request())
+    claimed = await waited_for(store)
+    await store.accept([request(force_rescore=True) for _ in range(3)], [])
+
+    await store.reuse(claimed, earlier)
+
+    while await store.answer_waiters():
+        pass
+    promoted = await claim_one(store)
+    assert await begin(store, promoted) is None
+    await store.complete(promoted, score(promoted))
+    await check_each_is_answered_once(database)
+
+
+async def test_a_full_portion_without_others_leaves_nobody(store: Store, database: str) -> None:
+    claimed = await waited_for(store, PORTION)
+
+    await store.end(claimed, GAVE_UP)
+
+    assert await store.answer_waiters()
+    assert not await store.answer_waiters()
+    await check_each_is_answered_once(database)
+
+
+async def test_whoever_waits_while_others_are_told_can_be_cancelled(
+    store: Store, database: str
+) -> None:
+    claimed = await waited_for(store)
+    await store.end(claimed, GAVE_UP)
+    (last,) = await fetch(
+        database,
+        "SELECT request_id FROM score_requests WHERE state = 'pending' "
+        "ORDER BY received_at DESC, request_id DESC LIMIT 1",
+    )
+
+    assert await store.cancel(last["request_id"], by="ops")
+
+    while await store.answer_waiters():
+        pass
+    assert (await requests_by_id(database))[last["request_id"]]["state"] == "cancelled"
+    await check_each_is_answered_once(database)
+
+
+async def test_to_tell_of_many_changed_states_costs_less_than_to_change_them(database: str) -> None:
+    """Also by a plan that was made when they were few; through all pairs of them it was 50 times
+    as much.
+    """
+    connection = await asyncpg.connect(database)
+    try:
+        await connection.execute(
+            "INSERT INTO score_requests (request_id, session_id, force_rescore, triggered_by, "
+            "priority, requested_at) SELECT gen_random_uuid(), 's' || n, false, 't', 5, now() "
+            "FROM generate_series(1, 16000) n"
+        )
+        for number in range(10):
+            await _told_share(connection, f"s{number}")
+        assert await _told_share(connection, "s%") < 0.75
+    finally:
+        await connection.close()
+
+
+async def _told_share(connection: asyncpg.Connection[Any], sessions: str) -> float:
+    """Of the time that it takes to change these requests' state for a moment."""
+    change = connection.transaction()
+    await change.start()
+    explained = await connection.fetchval(
+        "EXPLAIN (ANALYZE, FORMAT JSON) UPDATE score_requests SET state = 'failed', "
+        "error_code = 'x', finished_at = now() WHERE session_id LIKE $1",
+        sessions,
+    )
+    await change.rollback()
+    (done,) = json.loads(explained)
+    told = next(t for t in done["Triggers"] if t["Trigger Name"] == "request_states_noted")
+    return float(told["Time"] / done["Execution Time"])
 
 
 async def test_a_forced_waiter_is_content_with_a_new_score(store: Store, database: str) -> None:
@@ -818,7 +949,7 @@ async def test_renewing_extends_only_the_leases_that_are_still_ours(
 
     ours = await store.renew([held["s1"], held["s2"], stolen], lease_s=500)
 
-    assert ours == {held["s1"].request_id}
+    assert ours == {held["s1"].request_id: True}
     left = await fetch(
         database,
         "SELECT session_id, lease_expires_at > now() + interval '60 s' AS long "
@@ -827,8 +958,37 @@ async def test_renewing_extends_only_the_leases_that_are_still_ours(
     assert left == [{"session_id": "s1", "long": True}, {"session_id": "s3", "long": False}]
 
 
+async def test_a_locked_request_keeps_no_other_from_being_renewed_or_freed(
+    store: Store, database: str
+) -> None:
+    await store.accept([request(f"s{n}") for n in range(4)], [])
+    held = {one.session_id: one for one in await claim(store, 4)}
+    await expire(database, "s2")
+    await expire(database, "s3")
+    other = await asyncpg.connect(database)
+    try:
+        lock = other.transaction()
+        await lock.start()
+        await other.execute(
+            "SELECT FROM score_requests WHERE session_id IN ('s1', 's2') FOR UPDATE"
+        )
+
+        renewed = await store.renew([held["s0"], held["s1"]], lease_s=60)
+        freed = await store.free_expired()
+
+        assert renewed == {held["s0"].request_id: True, held["s1"].request_id: False}
+        assert [session for _, session, _ in freed] == ["s3"]
+        await lock.rollback()
+    finally:
+        await other.close()
+    mine = [held["s2"].request_id]
+    assert await store.free_expired(but=mine) == []
+    assert await store.renew([held["s1"]], lease_s=60) == {held["s1"].request_id: True}
+    assert [session for _, session, _ in await store.free_expired()] == ["s2"]
+
+
 async def test_renewing_nothing_is_possible(store: Store) -> None:
-    assert await store.renew([], lease_s=1) == set()
+    assert await store.renew([], lease_s=1) == {}
 
 
 async def test_only_expired_leases_are_freed_and_counted(store: Store, database: str) -> None:
@@ -849,7 +1009,7 @@ async def test_only_expired_leases_are_freed_and_counted(store: Store, database:
     assert (again.attempt, again.lost_leases) == (2, 1)
     assert again.started_at == held["s1"].started_at
     assert again.lease_token != held["s1"].lease_token
-    assert await store.renew([held["s1"]], lease_s=60) == set()
+    assert await store.renew([held["s1"]], lease_s=60) == {}
     await expire(database, "s1")
     assert await store.free_expired() == [(held["s1"].request_id, "s1", 2)]
 
@@ -978,6 +1138,29 @@ async def test_a_retry_counts_keeps_its_deadline_and_says_why(store: Store, data
     await store.put_back(again, after_s=0)
     (row,) = await fetch(database, "SELECT * FROM score_requests")
     assert (row["deadline_at"], row["error_code"]) == (deadline, "judge_unavailable")
+
+
+async def test_all_that_are_still_ours_and_free_are_given_back_at_once(
+    store: Store, database: str
+) -> None:
+    await store.accept([request(f"s{n}") for n in range(4)], [])
+    held = {one.session_id: one for one in await claim(store, 4)}
+    await begin(store, held["s0"])
+    await store.end(held["s1"], GAVE_UP)
+    stolen = replace(held["s2"], lease_token=uuid4())
+    other = await asyncpg.connect(database)
+    try:
+        async with other.transaction():
+            await other.execute("SELECT FROM score_requests WHERE session_id = 's3' FOR UPDATE")
+            await store.give_back([held["s0"], held["s1"], stolen, held["s3"]])
+    finally:
+        await other.close()
+
+    rows = {row["session_id"]: row for row in (await requests_by_id(database)).values()}
+    states = ["pending", "failed", "in_progress", "in_progress"]
+    assert [rows[f"s{n}"]["state"] for n in range(4)] == states
+    again = await claim_one(store)
+    assert (again.request_id, again.attempt) == (held["s0"].request_id, 1)
 
 
 async def test_a_release_takes_its_attempt_back_and_is_due_at_once(store: Store) -> None:

@@ -32,8 +32,9 @@ HAS_TRANSACTION_LIMIT = 17
 # A host that is gone answers nothing any more: the server finds out within a minute, not in hours.
 _KEEPALIVE = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
 
-# What a server that is away, restarting, full or failing over makes asyncpg raise. A deadlock or a
-# serialization failure is the same to a caller: the transaction is gone, and may be tried again.
+# What a server that is away, restarting, full or failing over makes asyncpg raise. It is the same
+# to a caller where the server ended a statement or a transaction (a deadlock, a lost race,
+# statement_timeout, an administrator's cancel): nothing was written, and it may be tried again.
 UNREACHABLE = (
     OSError,
     TimeoutError,
@@ -41,19 +42,15 @@ UNREACHABLE = (
     asyncpg.InterfaceError,
     # What asyncpg says of a connection that the server is just closing.
     asyncpg.InternalClientError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.TransactionRollbackError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.TransactionTimeoutError,
-    asyncpg.TooManyConnectionsError,
     asyncpg.InsufficientResourcesError,
-    asyncpg.DeadlockDetectedError,
-    asyncpg.SerializationError,
+    asyncpg.PostgresSystemError,
     asyncpg.ReadOnlySQLTransactionError,
-    # A limit of the server, or of ours.
     asyncpg.LockNotAvailableError,
-    asyncpg.QueryCanceledError,
+    asyncpg.ObjectInUseError,
 )
 # A server that answers like this will not change its mind by waiting.
 MISCONFIGURED = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)

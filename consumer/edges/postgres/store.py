@@ -31,6 +31,9 @@ _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _INSERT_ROUNDS = 10
 # Nobody who looks how things are waits longer for a locked table.
 LOOK_LIMIT_S = 5.0
+# So many that wait for an answer get it in one transaction: it holds their leader, on whom intake
+# waits, and the loop for some hundredths of a second.
+PORTION = 500
 
 
 def load_queries(text: str) -> dict[str, str]:
@@ -218,17 +221,23 @@ class Store:
         found = await self._fetch("claim_alone", alone_at, owner, lease_s, list(held))
         return [rows.claimed_request(row) for row in found]
 
-    async def renew(self, requests: Iterable[ClaimedRequest], *, lease_s: float) -> set[UUID]:
-        """Extends these leases; answers the ids of those that are still ours."""
+    async def renew(
+        self, requests: Iterable[ClaimedRequest], *, lease_s: float
+    ) -> dict[UUID, bool]:
+        """Extends these leases; answers the ids of those that are still ours. False: somebody holds
+        the row locked, and its lease was not extended.
+        """
         held = list(requests)
         found = await self._fetch(
             "renew_leases", [r.request_id for r in held], [r.lease_token for r in held], lease_s
         )
-        return {row["request_id"] for row in found}
+        return {row["request_id"]: row["renewed"] for row in found}
 
-    async def free_expired(self) -> list[tuple[UUID, str, int]]:
-        """Gives vanished workers' requests back: (request id, session id, leases lost so far)."""
-        found = await self._fetch("free_expired_leases")
+    async def free_expired(self, *, but: Iterable[UUID] = ()) -> list[tuple[UUID, str, int]]:
+        """Gives vanished workers' requests back: (request id, session id, leases lost so far).
+        `but`: those that we work on ourselves.
+        """
+        found = await self._fetch("free_expired_leases", list(but))
         return [(row["request_id"], row["session_id"], row["lost_leases"]) for row in found]
 
     async def begin_scoring(
@@ -279,8 +288,15 @@ class Store:
         if not found:
             raise LeaseLost(str(request.request_id))
 
+    async def give_back(self, requests: Sequence[ClaimedRequest]) -> None:
+        """Returns those of these requests that are still ours to the queue, as if never claimed."""
+        await self._fetch(
+            "give_back", [r.request_id for r in requests], [r.lease_token for r in requests]
+        )
+
     async def complete(self, request: ClaimedRequest, score: Score) -> datetime:
-        """Stores a new score and answers its request and all that waited; answers when.
+        """Stores a new score and answers its request and those that waited; answers when. Of many
+        that waited the rest is left to `answer_waiters`.
 
         Raises LeaseLost, and then nothing was written.
         """
@@ -292,24 +308,42 @@ class Store:
         return at
 
     async def reuse(self, request: ClaimedRequest, score: Score) -> None:
-        """Answers the request from a stored score, and all waiters that do not insist on a new one.
+        """Answers the request from a stored score, and those that waited and do not insist on a new
+        one; of many the rest as above.
 
         Raises LeaseLost, and then nothing was written.
         """
         async with self._transaction() as connection:
-            _, waiters = await self._hold(connection, request)
-            content = [w for w in waiters if not w["force_rescore"]]
-            insisting = [w["request_id"] for w in waiters if w["force_rescore"]]
-            await self._answer(connection, score, request, content, reused=True)
-            if insisting:
-                await connection.execute(self._sql["promote_waiter"], insisting)
+            _, waiters = await self._hold(connection, request, content=True)
+            await self._answer(connection, score, request, waiters, reused=True)
+            await self._promote_waiters(connection, request.request_id, insisting=True)
 
     async def end(self, request: ClaimedRequest, outcome: Failed) -> None:
-        """Ends the request and all that waited for it without a score. Raises LeaseLost."""
+        """Ends the request and those that waited for it without a score; of many the rest as above.
+        Raises LeaseLost.
+        """
         async with self._transaction() as connection:
             at, waiters = await self._hold(connection, request)
-            answered = [rows.asked(request), *(rows.waiting(row) for row in waiters)]
-            await self._end(connection, answered, outcome, at)
+            await self._end(connection, [rows.asked(request), *waiters], outcome, at)
+            await self._note_waiters(connection, request.request_id, waiters)
+
+    async def answer_waiters(self) -> bool:
+        """Tells one portion of those that wait for an answer that is there; False where there is
+        none, or others are at it.
+        """
+        async with self._transaction() as connection:
+            leader = await connection.fetchrow(self._sql["lock_answered"])
+            if leader is None:
+                return False
+            waiters = await self._waiters(connection, leader["request_id"])
+            if leader["score_id"] is None:
+                outcome = Failed(ErrorCode(leader["error_code"]), leader["error_message"])
+                await self._end(connection, waiters, outcome, leader["now"])
+            else:
+                (card,) = await connection.fetch(self._sql["score_by_id"], leader["score_id"])
+                await self._complete(connection, rows.score_of(card), waiters, [])
+            await self._note_waiters(connection, leader["request_id"], waiters, noted=True)
+        return True
 
     async def _end(
         self,
@@ -338,46 +372,87 @@ class Store:
             row = await connection.fetchrow(self._sql["lock_unfinished"], request_id)
             if row is None:
                 return False
-            waiters = await connection.fetch(self._sql["waiters"], request_id)
             await self._end(connection, [rows.waiting(row)], outcome, row["now"])
-            if waiters:
-                await connection.execute(
-                    self._sql["promote_waiter"], [waiter["request_id"] for waiter in waiters]
-                )
+            await self._promote_waiters(connection, request_id, insisting=False)
         return True
 
     async def _hold(
-        self, connection: asyncpg.Connection[Any], request: ClaimedRequest
-    ) -> tuple[datetime, list[asyncpg.Record]]:
-        """Locks our request, then its waiters; in this order none can slip in unseen."""
+        self,
+        connection: asyncpg.Connection[Any],
+        request: ClaimedRequest,
+        *,
+        content: bool = False,
+    ) -> tuple[datetime, list[Asked]]:
+        """Locks our request, then its first waiters; in this order none can slip in unseen."""
         at = await connection.fetchval(
             self._sql["lock_request"], request.request_id, request.lease_token
         )
         if at is None:
             raise LeaseLost(str(request.request_id))
-        return at, await connection.fetch(self._sql["waiters"], request.request_id)
+        return at, await self._waiters(connection, request.request_id, content=content)
+
+    async def _waiters(
+        self, connection: asyncpg.Connection[Any], leader: UUID, *, content: bool = False
+    ) -> list[Asked]:
+        """Locks a portion of those that wait; `content`: with a score that is there already."""
+        found = await connection.fetch(self._sql["waiters"], leader, PORTION, content)
+        return [rows.waiting(row) for row in found]
+
+    async def _note_waiters(
+        self,
+        connection: asyncpg.Connection[Any],
+        leader: UUID,
+        answered: Sequence[Asked],
+        *,
+        noted: bool = False,
+    ) -> None:
+        """A full portion leaves others to be answered, maybe; `noted`: that is known already."""
+        left = len(answered) == PORTION
+        if left != noted:
+            await connection.execute(self._sql["note_waiters_left"], leader, left)
+
+    async def _promote_waiters(
+        self, connection: asyncpg.Connection[Any], leader: UUID, *, insisting: bool
+    ) -> None:
+        """Those that waited for a request that is over go on without it."""
+        found = await connection.fetch(self._sql["waiters_to_promote"], leader, insisting)
+        if found:
+            await connection.execute(
+                self._sql["promote_waiter"], [row["request_id"] for row in found]
+            )
 
     async def _answer(
         self,
         connection: asyncpg.Connection[Any],
         score: Score,
         request: ClaimedRequest,
-        waiters: Sequence[asyncpg.Record],
+        waiters: Sequence[Asked],
         *,
         reused: bool,
     ) -> None:
-        """Closes the requests and writes their events. Waiters made no call: theirs is reused."""
+        """Closes our request and its first waiters, with their events."""
         leader = rows.asked(request)
-        others = [rows.waiting(row) for row in waiters]
         events = [outgoing.completed(self.addresses, leader, score, reused=reused)]
         if not reused and (risk := outgoing.quality_risk(self.addresses, leader, score)):
             events.append(risk)
-        events += [outgoing.completed(self.addresses, a, score, reused=True) for a in others]
+        await self._complete(connection, score, waiters, events, leader.request_id)
+        await self._note_waiters(connection, leader.request_id, waiters)
+
+    async def _complete(
+        self,
+        connection: asyncpg.Connection[Any],
+        score: Score,
+        waiters: Sequence[Asked],
+        first: Sequence[OutboxRow],
+        *leader: UUID,
+    ) -> None:
+        """Waiters made no call: theirs is reused. `first` are the leader's events."""
+        events = [outgoing.completed(self.addresses, a, score, reused=True) for a in waiters]
         await connection.execute(
             self._sql["complete_requests"],
-            [leader.request_id, *(asked.request_id for asked in others)],
+            [*leader, *(asked.request_id for asked in waiters)],
             score.score_id,
-            *rows.outbox_columns(events),
+            *rows.outbox_columns([*first, *events]),
         )
 
     # ── relay ───────────────────────────────────────────────────────────────
