@@ -34,7 +34,7 @@ from consumer.intake import Intake, IntakeSettings
 from consumer.judge.panel import Judge
 from consumer.judges import open_judge, prices, refuse_unpriced, warn_unreachable
 from consumer.limits.room import Room
-from consumer.loops import Backoff, Heartbeat, Signal
+from consumer.loops import Backoff, Heartbeat, Signal, standstills
 from consumer.outgoing import Addresses
 from consumer.pipeline import Patience, Pipeline, criteria_of
 from consumer.profiles import ProfileBook
@@ -280,6 +280,7 @@ class _Parts:
         to send what the others stored.
         """
         intake = self._intake() if Role.INTAKE in roles else None
+        self.stack.enter_context(standstills(partial(self._begin_anew, intake)))
         first: list[tuple[str, Loop]] = [("figures", self._figures(intake))]
         if intake is not None:
             first.append(("intake", intake.run))
@@ -304,6 +305,14 @@ class _Parts:
 
     def _start(self, name: str, loop: Loop, stop: asyncio.Event) -> asyncio.Task[None]:
         return asyncio.create_task(self.lifecycle.guard(name, loop(stop), until=stop))
+
+    def _begin_anew(self, intake: Intake | None, stood_still_s: float) -> None:
+        """Nobody is dead because nobody could move."""
+        log.warning("process_stood_still", seconds=round(stood_still_s, 1))
+        for heartbeat in self.health.heartbeats:
+            heartbeat.tick()
+        if intake is not None:
+            intake.begin_anew()
 
     def _heartbeat(self, name: str, limit_s: float = LOOP_SILENT_S) -> Heartbeat:
         heartbeat = Heartbeat(name, limit_s=limit_s)

@@ -140,6 +140,20 @@ async def test_kafka_silent_and_back_and_silent_for_long(
         await waits_for(consumer, set())
 
 
+async def test_a_process_that_was_frozen_goes_on(stage: Stage) -> None:
+    """It was silent for longer than the dead may be, and had no chance to poll."""
+    async with stage.consumer(kafka_stale_after_seconds=6) as consumer:
+        await waits_for(consumer, set())
+        assert consumer.pid
+        os.kill(consumer.pid, signal.SIGSTOP)
+        await asyncio.sleep(8)
+        os.kill(consumer.pid, signal.SIGCONT)
+        stage.stand_ins.add("s-after", "good")
+        assert (await stage.answer(await stage.ask("s-after"))).topic == stage.topics.completed
+        await waits_for(consumer, set())
+        assert "process_stood_still" in consumer.log.read_text()
+
+
 async def test_a_loop_that_meets_a_bug_takes_the_process_down(stage: Stage) -> None:
     async with stage.consumer() as consumer:
         await stage.rows("ALTER TABLE score_requests RENAME COLUMN lease_owner TO nobody")
