@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from consumer.errors import NotReachable
+from consumer.errors import NotReachable, OutputLost
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine, Iterator, Sequence
 
     from consumer.config import Config
     from consumer.scoring.profile import Profile
@@ -105,6 +106,17 @@ async def with_store(look: Any) -> Any:
         return await look(Store(pool, where=place(dsn), addresses=addresses))
     finally:
         pool.terminate()
+
+
+@contextmanager
+def after(done: str) -> Iterator[None]:
+    """Where what follows can't be told, at least says what was done."""
+    try:
+        yield
+    except OutputLost as error:
+        if error.nobody_reads:
+            raise
+        raise OutputLost(f"{error}; {done}", nobody_reads=False) from error
 
 
 def tell(value: Any, as_json: bool, *, lines: list[str] | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consumer.cli.base import Json, app, fail, settings_now, tell, wait_for, with_store
+from consumer.cli.base import Json, after, app, fail, settings_now, tell, wait_for, with_store
 from consumer.errors import ConfigError, NotReachable
 
 if TYPE_CHECKING:
@@ -198,7 +198,8 @@ def dlq_redrive(
     going = [choice for choice in choices if choice.obstacle is None]
     if not dry_run and going:
         wait_for(_redrive(settings, span, going, rate, quiet=as_json))
-    _tell_redrive(choices, going, dry_run, as_json)
+    with after(f"{0 if dry_run else len(going)} letter(s) were sent back"):
+        _tell_redrive(choices, going, dry_run, as_json)
 
 
 async def _plan(
