@@ -14,7 +14,7 @@ from time import monotonic, time
 import structlog
 import uvicorn
 
-from consumer import __version__, failpoints, metrics
+from consumer import __version__, failpoints, logs, metrics
 from consumer.api.health import Front, Health, probes
 from consumer.api.limits import BodyLimit
 from consumer.api.server import Protocol, Server
@@ -423,6 +423,7 @@ class _Parts:
         async def run(stop: asyncio.Event) -> None:
             backoff = Backoff("figures", heartbeat, stop)
             while not stop.is_set():
+                logs.catch_up()
                 if intake is not None:
                     await self._look_at_kafka(intake)
                 async with backoff.bear():
