@@ -16,7 +16,7 @@ import structlog
 import uvicorn
 from asyncpg import Pool
 
-from consumer import __version__, failpoints, metrics
+from consumer import __version__, failpoints, logs, metrics
 from consumer.api.health import Front, Health, probes
 from consumer.api.limits import BodyLimit
 from consumer.api.server import Protocol, Server
@@ -36,7 +36,7 @@ from consumer.intake import Intake, IntakeSettings
 from consumer.judge.panel import Judge
 from consumer.judges import open_judge, prices, refuse_unpriced, warn_unreachable
 from consumer.limits.room import Room
-from consumer.loops import Backoff, Heartbeat, Signal
+from consumer.loops import Backoff, Heartbeat, Signal, standstills
 from consumer.outgoing import Addresses
 from consumer.pipeline import Patience, Pipeline, criteria_of
 from consumer.profiles import ProfileBook
@@ -289,6 +289,7 @@ class _Parts:
         to send what the others stored.
         """
         intake = self._intake() if Role.INTAKE in roles else None
+        self.stack.enter_context(standstills(partial(self._begin_anew, intake)))
         first: list[tuple[str, Loop]] = [("figures", self._figures(intake))]
         if intake is not None:
             first.append(("intake", intake.run))
@@ -334,6 +335,14 @@ class _Parts:
 
     def _start(self, name: str, loop: Loop, stop: asyncio.Event) -> asyncio.Task[None]:
         return asyncio.create_task(self.lifecycle.guard(name, loop(stop), until=stop))
+
+    def _begin_anew(self, intake: Intake | None, stood_still_s: float) -> None:
+        """Nobody is dead because nobody could move."""
+        log.warning("process_stood_still", seconds=round(stood_still_s, 1))
+        for heartbeat in self.health.heartbeats:
+            heartbeat.tick()
+        if intake is not None:
+            intake.begin_anew()
 
     def _heartbeat(self, name: str, limit_s: float = LOOP_SILENT_S) -> Heartbeat:
         heartbeat = Heartbeat(name, limit_s=limit_s)
@@ -445,6 +454,7 @@ class _Parts:
         async def run(stop: asyncio.Event) -> None:
             backoff = Backoff("figures", heartbeat, stop)
             while not stop.is_set():
+                logs.catch_up()
                 if intake is not None:
                     await self._look_at_kafka(intake)
                 async with backoff.bear():

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from consumer.addresses import http_address
 from consumer.environment import from_files
 from consumer.errors import ConfigError
+from consumer.files import MIB, read_bytes
 from consumer.limits.breaker import OPEN_S
 from consumer.scoring.profile import (
     ModelName,
@@ -28,6 +29,7 @@ from consumer.scoring.profile import (
 from consumer.scoring.prompt import template_problems
 from consumer.substitution import SubstitutionError, substitute_in, variables
 
+MAX_FILE_BYTES = 4 * MIB
 PROMPT_SUFFIX = "_prompt"
 # Whoever writes a key here, where none belongs, does not find it in the logs.
 _SECRETIVE = "llm_providers.yaml"
@@ -199,7 +201,7 @@ def load_labels(folder: Path) -> Mapping[str, str]:
 
 def _read(path: Path, problems: list[str]) -> dict[str, Any]:
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = yaml.safe_load(read_bytes(path, MAX_FILE_BYTES).decode())
         _refuse_endless(raw, set(), set())
     except OSError as error:
         problems.append(f"{path}: {error.strerror or error}")

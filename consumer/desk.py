@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from consumer.edges.history.tarsy_python_shape import Detail, FinalAnalysis, parse, session
 from consumer.errors import HistoryInvalid, ScoringError, SessionEnded
+from consumer.files import MIB, read_bytes
 from consumer.judge.panel import Expected, Judge
 from consumer.pipeline import (
     asks_judge,
@@ -27,6 +28,8 @@ from consumer.scoring.session import Session
 
 # Someone waits for it.
 JUDGE_LIMIT_S = 600.0
+# The most that HISTORY_MAX_BYTES may be.
+MAX_FILE_BYTES = 64 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +55,10 @@ def read_session(path: Path, labels: Mapping[str, str]) -> Session:
     Raises HistoryInvalid or SessionEnded.
     """
     try:
-        raw = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        raw = json.loads(read_bytes(path, MAX_FILE_BYTES))
+    except OSError as error:
+        raise HistoryInvalid(f"can't be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
         raise HistoryInvalid(f"can't be read as JSON: {error}") from error
     combined = isinstance(raw, dict) and "detail" in raw
     detail = parse(Detail, json.dumps(raw["detail"] if combined else raw).encode())

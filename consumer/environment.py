@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from consumer.files import MIB, read_bytes
+
 FILE_SUFFIX = "_FILE"
+MAX_BYTES = MIB
 
 
 def from_files(
@@ -31,7 +34,7 @@ def _read(name: str, environment: Mapping[str, str], problems: list[str]) -> str
         problems.append(f"{variable}: {name} is set as well; unset one of them")
         return ""
     try:
-        text = Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+        text = read_bytes(Path(path), MAX_BYTES).decode().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8"
         problems.append(f"{variable}: {path}: {why}")

@@ -4,6 +4,7 @@ ScoreConsumerError
 ├── ConfigError            wrong settings or files: stops the start, lists everything
 ├── NotReachable           Postgres or Kafka does not answer: wait and try again
 ├── TooLarge               Kafka refuses an event because of its size: as it is it will never go
+├── OutputLost             standard output takes no more of what a command tells
 ├── LeaseLost              someone else owns the request now: drop the work, write nothing
 ├── AlreadyBeingScored     another request is scoring this session by this profile: come back later
 ├── LoopDied               a loop stopped making progress: the process must not go on pretending
@@ -64,6 +65,14 @@ class NotReachable(ScoreConsumerError):
 
 class TooLarge(ScoreConsumerError):
     """An event has more bytes than its topic takes."""
+
+
+class OutputLost(ScoreConsumerError):
+    """What a command tells can't be written; `nobody_reads` where a pipe's reader has gone."""
+
+    def __init__(self, message: str, *, nobody_reads: bool) -> None:
+        super().__init__(message)
+        self.nobody_reads = nobody_reads
 
 
 class LeaseLost(ScoreConsumerError):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from math import nan
-from time import monotonic, perf_counter, time
+from time import monotonic, perf_counter
 from typing import Any
 
 import structlog
@@ -137,6 +137,9 @@ class Intake:
         # When something last went on: a place in the group, a batch, the end of a pause.
         self._moved_at = 0.0
         self._polled_at = 0.0
+        # Kafka's last answers by aiokafka's wall clock, which may jump; and since when they are so.
+        self._answers: set[int | None] = set()
+        self._answered_at = 0.0
         self._kafka_away_at = 0.0
         read_any_batch()
         self._broker = KafkaBroker(
@@ -250,6 +253,10 @@ class Intake:
             self._moved()
         self._apply_pause()
 
+    def begin_anew(self) -> None:
+        """The process stood still, and nothing could be polled: it counts from now."""
+        self._moved()
+
     async def check_alive(self) -> None:
         """Ticks the heartbeat while partitions are being polled, and while Kafka is away.
 
@@ -287,11 +294,16 @@ class Intake:
         consumer = self._consumer
         if consumer is None or self._busy:
             return 0.0
-        partitions = consumer.assignment() - consumer.paused()
-        answered = max((consumer.last_poll_timestamp(p) or 0 for p in partitions), default=0)
-        unanswered_s = time() - answered / 1000 if partitions else 0.0
-        now = monotonic()
-        return min(max(unanswered_s, now - self._polled_at), now - self._moved_at)
+        self._look_for_answers(consumer)
+        since = self._polled_at
+        if consumer.assignment() - consumer.paused():
+            since = min(since, self._answered_at)
+        return monotonic() - max(since, self._moved_at)
+
+    def _look_for_answers(self, consumer: AIOKafkaConsumer) -> None:
+        answers = {consumer.last_poll_timestamp(place) for place in consumer.assignment()}
+        if answers != self._answers:
+            self._answers, self._answered_at = answers, monotonic()
 
     async def _poll(self, consumer: AIOKafkaConsumer) -> _Raw:
         """In place of FastStream's own: that one sleeps after a poll that brought nothing, whatever
@@ -313,6 +325,7 @@ class Intake:
             self._give_up(error)
             await asyncio.Future()  # until we are stopped
         self._polled_at = monotonic()
+        self._look_for_answers(consumer)
         return tuple(chain.from_iterable(records.values()))
 
     @property

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import select
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +14,8 @@ from time import monotonic
 from typing import Any
 
 import structlog
+
+from consumer import metrics
 
 # Libraries that say at INFO what our own lines say better.
 QUIET = ("aiokafka", "httpx", "uvicorn.access", "asyncio")
@@ -47,8 +52,84 @@ class Bounded(logging.Filter):
         return True
 
 
-def set_up(level: str, log_format: str) -> None:
-    """Sends our own and all libraries' log lines through one formatter."""
+# Of lines that nobody reads so many bytes wait; and a reader that is slow has a moment at the end.
+MOST_WAITING = 1024 * 1024
+LAST_MOMENT_S = 1.0
+
+
+class NeverBlocking(logging.Handler):
+    """Writes lines to a file, at once where it takes them. Where it does not, such as a pipe whose
+    reader stands still, lines wait, and beyond `most` bytes they are dropped and counted: the event
+    loop, and with it all work and probes, would stand still as well.
+    """
+
+    def __init__(self, fd: int, most: int = MOST_WAITING) -> None:
+        super().__init__()
+        self._fd, self._most = fd, most
+        self._waiting = bytearray()
+        self._dropped = 0
+        self._room = select.poll()
+        self._room.register(fd, select.POLLOUT)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Writes or keeps the line, or drops it."""
+        try:
+            line = f"{self.format(record)}\n".encode(errors="backslashreplace")
+        except Exception:  # noqa: BLE001 - as logging's own handlers do
+            self.handleError(record)
+            return
+        if len(self._waiting) + len(line) > self._most:
+            self._drop(1)
+        else:
+            self._waiting += line
+        self._write()
+
+    def flush(self) -> None:
+        """Writes what waits, as far as it is taken."""
+        with self.lock or contextlib.nullcontext():
+            self._write()
+
+    def close(self) -> None:
+        """Writes what waits; not for long."""
+        self._write(until=monotonic() + LAST_MOMENT_S)
+        super().close()
+
+    def _write(self, until: float = 0.0) -> None:
+        while self._waiting and self._room.poll(max(0.0, until - monotonic()) * 1000):
+            try:
+                # No more than a pipe that has room takes without blocking.
+                written = os.write(self._fd, self._waiting[: select.PIPE_BUF])
+            except BlockingIOError:
+                return
+            except OSError:  # nobody will ever read it
+                self._drop(self._waiting.count(b"\n"))
+                self._waiting.clear()
+                return
+            del self._waiting[:written]
+            if self._dropped and not self._waiting:
+                self._waiting += self._told()
+
+    def _drop(self, lines: int) -> None:
+        self._dropped += lines
+        metrics.LOG_LINES_DROPPED.inc(lines)
+
+    def _told(self) -> bytes:
+        text = f"{self._dropped} log line(s) dropped: nobody read them"
+        self._dropped = 0
+        about = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": text}
+        return f"{self.format(logging.makeLogRecord(about))}\n".encode()
+
+
+def catch_up() -> None:
+    """Writes what waits: without new lines nobody else would."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+
+
+def set_up(level: str, log_format: str, *, handler: logging.Handler | None = None) -> None:
+    """Sends our own and all libraries' log lines through one formatter, to standard error where
+    there is no `handler`.
+    """
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
@@ -72,7 +153,7 @@ def set_up(level: str, log_format: str) -> None:
         if log_format == "json"
         else structlog.dev.ConsoleRenderer()
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = handler or logging.StreamHandler(sys.stderr)
     handler.addFilter(Bounded())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

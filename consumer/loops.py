@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from time import monotonic
 
 import structlog
@@ -16,6 +16,8 @@ log = structlog.get_logger()
 
 FIRST_BACKOFF_S = 0.5
 LAST_BACKOFF_S = 15.0
+STANDSTILL_S = 2.0
+LOOK_EVERY_S = 1.0
 
 
 class Heartbeat:
@@ -38,6 +40,29 @@ class Heartbeat:
     @property
     def alive(self) -> bool:
         return self.age_s <= self.limit_s
+
+
+@contextlib.contextmanager
+def standstills(woken: Callable[[float], None]) -> Iterator[None]:
+    """Tells of a process that stood still (was frozen, or its loop was held up), and for how many
+    seconds, before any task that waited for a time goes on: nobody could tick meanwhile.
+    """
+    loop, due = asyncio.get_running_loop(), monotonic()
+    timer: asyncio.Handle
+
+    def look() -> None:
+        nonlocal due, timer
+        late_s = monotonic() - due
+        if late_s > STANDSTILL_S:
+            woken(late_s)
+        due = monotonic() + LOOK_EVERY_S
+        timer = loop.call_later(LOOK_EVERY_S, look)
+
+    timer = loop.call_soon(look)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Signal:

@@ -17,6 +17,9 @@ CALL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300)
 # From "at once" to "someone should have been woken long ago".
 AGE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 
+LOG_LINES_DROPPED = Counter(
+    "scoring_log_lines_dropped", "Log lines that nobody read, and that are lost"
+)
 REQUESTS_RECEIVED = Counter(
     "scoring_requests_received_total",
     "Records read from score.requested, by what became of them: accepted, duplicate, rejected.",

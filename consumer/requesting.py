@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic
 from types import MappingProxyType
-from typing import TextIO
 
 from pydantic import ValidationError
 
@@ -39,21 +38,23 @@ class Pace:
         self._gone += count
 
 
-def read_requests(lines: TextIO) -> list[ScoreRequested]:
+def read_requests(content: bytes) -> list[ScoreRequested]:
     """Requests from lines: a session id each, or score.requested data as a JSON object.
 
     Raises ConfigError that names every line that can't be used.
     """
     requests: list[ScoreRequested] = []
     problems: list[str] = []
-    for number, line in enumerate(lines, start=1):
-        if not (text := line.strip()):
-            continue
+    for number, line in enumerate(content.splitlines(), start=1):
         try:
+            if not (text := line.decode().strip()):
+                continue
             data = text if text.startswith("{") else json.dumps({"session_id": text})
             requests.append(ScoreRequested.model_validate_json(data, strict=True))
         except ValidationError as error:
             problems += [f"line {number}: {describe(problem)}" for problem in error.errors()]
+        except UnicodeDecodeError:
+            problems.append(f"line {number}: not UTF-8")
     if problems:
         raise ConfigError(problems)
     return requests

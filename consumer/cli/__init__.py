@@ -12,24 +12,28 @@ report    report
 
 from __future__ import annotations
 
-import os
-import sys
-
 from consumer.cli import desk, dlq, judging, listing, report, requests, serving
 from consumer.cli.base import app, fail
-from consumer.errors import ConfigError, ScoreConsumerError
+from consumer.cli.streams import give_up_output, open_streams
+from consumer.errors import ConfigError, OutputLost, ScoreConsumerError
+
+# As a shell tells of who died of SIGPIPE.
+EXIT_NOBODY_READS = 128 + 13
 
 __all__ = ["desk", "dlq", "judging", "listing", "main", "report", "requests", "serving"]
 
 
 def main() -> None:
     """The command line. Errors of ours are told in words and end with exit code 1."""
+    open_streams()
     try:
         app()
+    except OutputLost as error:
+        give_up_output()
+        if error.nobody_reads:
+            raise SystemExit(EXIT_NOBODY_READS) from None
+        fail(str(error))
     except ConfigError as error:
         fail(f"Can't start; {len(error.problems)} thing(s) to mend:\n{error}")
     except ScoreConsumerError as error:
         fail(str(error))
-    except BrokenPipeError:
-        # The reader had enough. Python would complain once more while closing standard output.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

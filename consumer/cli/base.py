@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from consumer.errors import ConfigError, NotReachable
+from consumer.errors import ConfigError, NotReachable, OutputLost
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 
     from consumer.config import Config
     from consumer.edges.kafka import Producer
@@ -209,6 +209,17 @@ async def producing(settings: Settings) -> AsyncIterator[Producer]:
         yield producer
     finally:
         await producer.close()
+
+
+@contextmanager
+def after(done: str) -> Iterator[None]:
+    """Where what follows can't be told, at least says what was done."""
+    try:
+        yield
+    except OutputLost as error:
+        if error.nobody_reads:
+            raise
+        raise OutputLost(f"{error}; {done}", nobody_reads=False) from error
 
 
 def tell(value: Any, as_json: bool, *, lines: list[str] | None = None) -> None:

@@ -14,6 +14,7 @@ import typer
 from consumer.cli.base import (
     Json,
     Since,
+    after,
     app,
     checked,
     fail,
@@ -207,7 +208,8 @@ def dlq_redrive(
     going = [choice for choice in choices if choice.obstacle is None]
     if not dry_run and going:
         _redrive(settings, span, going, rate)
-    _tell_redrive(choices, going, dry_run, as_json)
+    with after(f"{0 if dry_run else len(going)} letter(s) were sent back"):
+        _tell_redrive(choices, going, dry_run, as_json)
 
 
 async def _plan(

@@ -13,6 +13,7 @@ import typer
 from consumer.cli.base import (
     LONG_PATIENCE_S,
     Json,
+    after,
     app,
     fail,
     producing,
@@ -22,12 +23,15 @@ from consumer.cli.base import (
     with_store,
 )
 from consumer.errors import ConfigError
+from consumer.files import MIB, read_all, read_bytes
 
 if TYPE_CHECKING:
     from consumer.edges.postgres.store import Store
     from consumer.settings import Settings
 
 PRUNE_BATCH = 1000
+# A million session ids, and some.
+MAX_FILE_BYTES = 64 * MIB
 
 
 @app.command()
@@ -113,7 +117,9 @@ def publish(
     requests = requesting.with_ids(requests)
     wait_for(_publish(settings, requests), saying=lambda: "waiting for Kafka")
     sent = [{"session_id": r.session_id, "request_id": str(r.request_id)} for r in requests]
-    tell(sent, as_json, lines=[f"requested {s['session_id']}  {s['request_id']}" for s in sent])
+    lines = [f"requested {s['session_id']}  {s['request_id']}" for s in sent]
+    with after(f"{len(sent)} request(s) were published"):
+        tell(sent, as_json, lines=lines)
 
 
 def _requests(sessions: list[str], file: str | None, defaults: dict[str, Any]) -> list[Any]:
@@ -134,14 +140,15 @@ def _requests(sessions: list[str], file: str | None, defaults: dict[str, Any]) -
             problems += [describe(problem) for problem in error.errors()]
     if problems:
         raise ConfigError(problems)
-    if file == "-":
-        return requests + requesting.read_requests(sys.stdin)
     if file is not None:
         try:
-            with Path(file).open(encoding="utf-8") as lines:
-                return requests + requesting.read_requests(lines)
+            if file == "-":
+                content = read_all(sys.stdin.buffer, MAX_FILE_BYTES)
+            else:
+                content = read_bytes(Path(file), MAX_FILE_BYTES)
         except OSError as error:
             raise ConfigError([f"--file: {file}: {error.strerror}"]) from error
+        requests += requesting.read_requests(content)
     return requests
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,7 +65,8 @@ def run(
     from consumer import logs
 
     settings, config, chosen = _checked(roles, application)
-    logs.set_up(settings.log_level, settings.log_format)
+    handler = logs.NeverBlocking(sys.stderr.fileno())
+    logs.set_up(settings.log_level, settings.log_format, handler=handler)
     spare_the_collector()
     wait_for(application.run(settings, config, chosen))
 

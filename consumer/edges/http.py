@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import zlib
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import httpx
@@ -23,6 +25,9 @@ KEEP_ALIVE_S = 5.0
 # those of a broken protocol.
 FAILURES = (httpx.HTTPError, aiohttp.ClientError)
 
+_HOST = re.compile(r"[A-Za-z0-9.-]{1,100}")
+_MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,50}/[a-z0-9.+-]{1,50}")
+_WEB_PAGES = {"text/html", "application/xhtml+xml"}
 _PACKED = {"gzip", "x-gzip", "deflate"}
 _UNPACKED = {"", "identity"}
 _GZIP_OR_ZLIB = 47  # zlib's word for either, by what the data begin with
@@ -157,6 +162,30 @@ def _unpacked(unpacker: zlib._Decompress, chunk: bytes, most: int) -> bytes:
     except zlib.error as error:
         # Not as its cause, whose name says nothing.
         raise httpx.DecodingError(f"the body can't be unpacked: {error}") from None
+
+
+def elsewhere(status: int, headers: Mapping[str, str]) -> str:
+    """What shows that something else answers, such as a proxy; empty where nothing does."""
+    if 300 <= status < 400:
+        return f"a redirect to {_host(headers.get('location', ''))}"
+    if (kind := media_type(headers)) in _WEB_PAGES:
+        return f"a web page ({kind}), maybe a proxy's, and no API"
+    return ""
+
+
+def media_type(headers: Mapping[str, str]) -> str:
+    """The media type alone, empty where it is none: a header may hold anything."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind if _MEDIA_TYPE.fullmatch(kind) else ""
+
+
+def _host(url: str) -> str:
+    """The host alone, where it is a plain one: all else may hold what is secret."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        host = ""
+    return host if _HOST.fullmatch(host) else "elsewhere"
 
 
 def why(error: Exception) -> str:

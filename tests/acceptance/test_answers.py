@@ -103,7 +103,7 @@ async def test_every_error_code_is_reached(stage: Stage) -> None:
         "s-running": (ErrorCode.SESSION_NOT_COMPLETED, "failed"),
         "s-failed": (ErrorCode.SESSION_NOT_COMPLETED, "failed"),
         "s-garbage": (ErrorCode.HISTORY_INVALID, "failed"),
-        "s-moving": (ErrorCode.HISTORY_INVALID, "failed"),
+        "s-moving": (ErrorCode.HISTORY_UNAVAILABLE, "failed"),
         "s-incomplete": (ErrorCode.HISTORY_INVALID, "failed"),
         "s-down": (ErrorCode.HISTORY_UNAVAILABLE, "failed"),
         "s-other-profile": (ErrorCode.NO_MATCHING_PROFILE, "skipped"),

@@ -1,8 +1,10 @@
 """Probes tell the truth: each part that they watch is broken, and mended where that can be."""
 
 import asyncio
+import contextlib
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from math import isnan
@@ -13,7 +15,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from consumer.demo.servers import EmbeddedPostgres
+from consumer.demo.servers import HOST, EmbeddedPostgres, free_port
 from consumer.edges.postgres import migrations
 from tests.support.replica import Replica
 from tests.support.servers import KafkaProcess
@@ -138,6 +140,40 @@ async def test_kafka_silent_and_back_and_silent_for_long(
         finally:
             os.kill(kafka_process.pid, signal.SIGCONT)
         await waits_for(consumer, set())
+
+
+async def test_a_process_that_was_frozen_goes_on(stage: Stage) -> None:
+    """It was silent for longer than the dead may be, and had no chance to poll."""
+    async with stage.consumer(kafka_stale_after_seconds=6) as consumer:
+        await waits_for(consumer, set())
+        assert consumer.pid
+        os.kill(consumer.pid, signal.SIGSTOP)
+        await asyncio.sleep(8)
+        os.kill(consumer.pid, signal.SIGCONT)
+        stage.stand_ins.add("s-after", "good")
+        assert (await stage.answer(await stage.ask("s-after"))).topic == stage.topics.completed
+        await waits_for(consumer, set())
+        assert "process_stood_still" in consumer.log.read_text()
+
+
+async def test_a_log_that_nobody_reads_holds_up_nothing(stage: Stage) -> None:
+    reader, writer = os.pipe()
+    run = [sys.executable, "-m", "consumer.cli", "run"]
+    environment = stage.environment(http_host=HOST, http_port=free_port())
+    process = await asyncio.create_subprocess_exec(
+        *run, env={**os.environ, **environment}, stderr=writer
+    )
+    try:
+        await stage.send(*[b"no JSON, which is told in the log"] * 1000)
+        await stage.until(lambda: len(stage.events[stage.topics.dlq]) >= 1000)
+        process.terminate()
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        os.close(reader)
+        os.close(writer)
 
 
 async def test_a_loop_that_meets_a_bug_takes_the_process_down(stage: Stage) -> None:

@@ -1,6 +1,7 @@
 """What the History Service does not answer as it should is tried again, and told for what it is."""
 
 import asyncio
+import json
 import socket
 import ssl
 import struct
@@ -12,7 +13,7 @@ import pytest
 from consumer.demo.servers import HOST, free_port
 from consumer.edges.history.tarsy_python import TarsyPythonHistory
 from consumer.edges.http import open_client
-from consumer.errors import HistoryUnavailable
+from consumer.errors import HistoryInvalid, HistoryUnavailable, SessionNotFound
 from consumer.limits.room import Place, Room
 from tests.support.broken_http import BROKEN, NO_UTF_8, saying
 from tests.support.certificates import OPENSSL, Authority
@@ -43,6 +44,75 @@ async def test_a_reason_phrase_that_is_not_utf_8() -> None:
         with pytest.raises(HistoryUnavailable, match="answers 503") as told:
             await history.fetch("s-1", Place(Room(10_000)))
     assert told.value.retry_after == 7
+
+
+def said(status: int, body: str | dict[str, Any] = "", **headers: str) -> bytes:
+    """A whole answer; an object is one in JSON."""
+    if isinstance(body, dict):
+        headers, body = {"content_type": "application/json", **headers}, json.dumps(body)
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    head = [f"HTTP/1.1 {status} X", *lines, f"content-length: {len(body)}", "connection: close"]
+    return "\r\n".join([*head, "", body]).encode()
+
+
+async def asked(answer: bytes) -> None:
+    """Asks who answers this for a session."""
+    async with (
+        saying(answer) as server,
+        open_client(server.url, timeout_s=10, headers={}) as client,
+    ):
+        history = TarsyPythonHistory(client=client, labels={}, max_bytes=10_000, timeout_s=10)
+        await history.fetch("s-1", Place(Room(10_000)))
+
+
+HIDDEN = "s3cret"
+PLAIN, HTML = "text/plain; charset=utf-8", "text/html"
+PAGE = "(a web page (text/html), maybe a proxy's, and no API)"
+NOT_FOUND = {"detail": "Not Found"}
+GATEWAYS: dict[str, tuple[bytes, str]] = {
+    "an ingress": (said(404, "404 page not found", content_type=PLAIN), "404 (text/plain)"),
+    "an unknown path": (said(404, NOT_FOUND), "404 (application/json)"),
+    "an API gateway": (said(404, {"message": "no Route matched"}), "404 (application/json)"),
+    "a 404 page": (said(404, "<html>", content_type=HTML), f"404 {PAGE}"),
+    "a long 404": (said(404, {"detail": "session not found" * 10_000}), "404 (application/json)"),
+    "a nested 404": (said(404, "[" * 60_000), "404 (no content type)"),
+    "a login": (
+        said(302, location=f"https://u:{HIDDEN}@login.example/{HIDDEN}?a={HIDDEN}"),
+        "302 (a redirect to login.example)",
+    ),
+    "308": (said(308, location=f"/{HIDDEN}"), "308 (a redirect to elsewhere)"),
+    "304": (said(304), "304 (a redirect to elsewhere)"),
+    "a welcome": (said(200, "<html>", content_type=HTML), f"200 {PAGE}"),
+    "204": (said(204), "204 (no content type)"),
+    "plain http": (said(400, "<html>", content_type=HTML), f"400 {PAGE}"),
+    "an odd type": (said(400, HIDDEN, content_type=f"<{HIDDEN}>"), "400 (no content type)"),
+    **{
+        str(status): (said(status, NOT_FOUND), f"{status} (application/json)")
+        for status in (401, 403, 405, 407, 421, 429, 451)
+    },
+    "501": (said(501, "x"), "501 (no content type)"),
+}
+
+
+@pytest.mark.parametrize("case", GATEWAYS)
+async def test_what_is_not_history_s_own_answer_is_tried_again(case: str) -> None:
+    """Of a gateway during a deploy, say: no session is missing or wrong because of it."""
+    answer, told = GATEWAYS[case]
+    with pytest.raises(HistoryUnavailable) as raised:
+        await asked(answer)
+    assert str(raised.value) == f"the History Service answers {told}"
+
+
+@pytest.mark.parametrize("detail", ["Session s-1 not found", "session not found."])
+async def test_history_s_own_404_says_that_there_is_no_session(detail: str) -> None:
+    with pytest.raises(SessionNotFound, match="knows no session 's-1'"):
+        await asked(said(404, {"detail": detail}))
+
+
+@pytest.mark.parametrize("status", [400, 422])
+async def test_history_s_own_refusal_is_final(status: int) -> None:
+    with pytest.raises(HistoryInvalid, match=f"answers {status} to the request"):
+        await asked(said(status, {"detail": [{"loc": ["path"], "msg": "no id"}]}))
 
 
 async def test_nobody_listens() -> None:

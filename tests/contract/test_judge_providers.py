@@ -521,7 +521,7 @@ async def test_a_bad_request_is_our_fault(judging: Judging, api: Api) -> None:
 
 
 PAGE = {"content-type": "Text/HTML; charset=utf-8"}
-NO_PAGE = "a web page (text/html) and no API; see base_url, or is it a proxy's?"
+NO_PAGE = "a web page (text/html), maybe a proxy's, and no API; see base_url"
 MOVED = "a redirect to elsewhere; see base_url"
 NOTHING = "there is no such path or model; see base_url and model"
 ELSEWHERE: dict[str, tuple[Reply, str]] = {

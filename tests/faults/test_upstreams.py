@@ -72,9 +72,11 @@ PASSING: dict[str, list[Fault]] = {
     "slow body": [trickle()],
     "stalls half-way": [stalled()],
     "ends half-way": [answer(200, '{"session_id":')],
+    "404 of an ingress": [answer(404, "404 page not found")] * 2,
+    "redirect": [answer(302, "moved", {"Location": "http://login.invalid/"})],
 }
 LASTING: dict[str, tuple[Fault, ErrorCode]] = {
-    "404": (answer(404), ErrorCode.SESSION_NOT_FOUND),
+    "404": (answer(404, {"detail": "Session x not found"}), ErrorCode.SESSION_NOT_FOUND),
     "always 500": (answer(500), ErrorCode.HISTORY_UNAVAILABLE),
     "always hangs": (hang(), ErrorCode.HISTORY_UNAVAILABLE),
     "another shape": (answer(200, [1, 2, 3]), ErrorCode.HISTORY_INVALID),

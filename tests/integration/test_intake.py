@@ -8,9 +8,10 @@ import contextlib
 import json
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import isnan
+from math import inf, isnan
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -817,6 +818,61 @@ async def test_a_poll_that_meets_only_errors_is_found_dead(
         with pytest.raises(LoopDied):
             await running.intake.check_alive()
     assert running.failures == []
+
+
+@pytest.mark.parametrize("jump_s", [3600, -3600])
+async def test_a_wall_clock_that_jumps_is_no_death(
+    store: Store,
+    database: str,
+    kafka: KafkaServer,
+    topics: Topics,
+    monkeypatch: pytest.MonkeyPatch,
+    jump_s: float,
+) -> None:
+    real = time.time
+    async with taking_in(store, settings(kafka, topics)) as running:
+        await publish(kafka, topics.requested, [asked("s1")])
+        await until_acknowledged(kafka, topics, 1)
+        # aiokafka notes Kafka's answers by it, and what was noted before is of another time.
+        monkeypatch.setattr(time, "time", lambda: real() + jump_s)
+        polled = running.intake._polled_at
+        await until(lambda: _polled_since(running, polled))
+        monkeypatch.undo()
+        running.intake._moved_at = -inf  # as if the last record came long ago
+        assert running.intake.trouble is None
+        await running.intake.check_alive()
+
+
+async def _polled_since(running: Running, moment: float) -> bool:
+    return running.intake._polled_at > moment
+
+
+async def test_a_dead_fetch_is_found_whatever_the_wall_clock_does(
+    store: Store, kafka: KafkaServer, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Polls go on and bring nothing: all that tells is that Kafka's last answer stays the last."""
+    async with taking_in(store, settings(kafka, topics, stale_after_s=1.5)) as running:
+        await publish(kafka, topics.requested, [asked("s1")])
+        await until_acknowledged(kafka, topics, 1)
+        consumer = running.intake._consumer
+        assert consumer
+        await dead(consumer._fetcher._fetch_task)
+        now = time.time() + 3600
+        monkeypatch.setattr(time, "time", lambda: now)
+        await until(lambda: _found_dead(running))
+
+
+async def dead(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def _found_dead(running: Running) -> bool:
+    try:
+        await running.intake.check_alive()
+    except LoopDied:
+        return True
+    return False
 
 
 @contextlib.contextmanager

@@ -72,13 +72,21 @@ class Forked:
 
 
 async def run_command(
-    arguments: Sequence[str], environment: Mapping[str, str], *, stdin: str = ""
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    stdin: str = "",
+    stdout: Path | None = None,
 ) -> tuple[int, str, str]:
-    """Runs `score-consumer` to its end: exit code, standard output, standard error."""
+    """Runs `score-consumer` to its end: exit code, standard output, standard error.
+
+    What is written to another `stdout` is not read.
+    """
     with tempfile.TemporaryDirectory() as folder:
         given, out, err = (Path(folder) / name for name in ("in", "out", "err"))
         given.write_text(stdin)
-        streams = Streams(stdin=given, stdout=out, stderr=err)
+        out.touch()
+        streams = Streams(stdin=given, stdout=stdout or out, stderr=err)
         running = Forked(arguments, environment, streams, cwd=Path.cwd())
         code = await asyncio.to_thread(running.wait)
         return code, out.read_text(), err.read_text()

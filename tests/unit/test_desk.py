@@ -165,7 +165,7 @@ def test_a_final_part_that_is_none_is_an_error_too(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     (score,) = scores_of(tmp_path / "none.json", COUNTED)
-    assert (score.error or "").startswith("can't be read as JSON: ")
+    assert (score.error or "").startswith("can't be read: No such file")
 
 
 def test_one_profile_that_does_not_apply_does_not_spoil_the_others(tmp_path: Path) -> None:

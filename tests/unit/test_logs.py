@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 import structlog
 
-from consumer.logs import QUIET, Bounded, set_up
+from consumer import metrics
+from consumer.logs import QUIET, Bounded, NeverBlocking, catch_up, set_up
 
 Capture = pytest.CaptureFixture[str]
 
@@ -155,3 +157,58 @@ def test_what_a_library_repeats_is_told_seldom() -> None:
     assert told("aiokafka.client", 1, "away") == "away (3 more such lines)"
     now = 20.0
     assert told("aiokafka.client", 1, "away") == "away"
+
+
+def dropped() -> float:
+    value: float = metrics.LOG_LINES_DROPPED._value.get()
+    return value
+
+
+def test_a_reader_that_stands_still_holds_up_nobody() -> None:
+    """Lines wait, then they are dropped; once it reads again it is told how many those were."""
+    reader, writer = os.pipe()
+    log, before = logging.getLogger("consumer.test"), dropped()
+    try:
+        set_up("INFO", "json", handler=NeverBlocking(writer, most=100_000))
+        for n in range(5_000):
+            log.warning("line %d %s", n, "x" * 10_000 * (n == 0))
+        lost = dropped() - before
+        assert 0 < lost < 5_000
+
+        os.set_blocking(reader, False)
+        read = b""
+        while piece := _piece(reader):
+            read += piece
+            catch_up()
+        *told, last = [json.loads(line)["event"] for line in read.splitlines()]
+        assert [text.split()[1] for text in told] == [str(n) for n in range(len(told))]
+        assert len(told) + lost == 5_000
+        assert last == f"{lost:.0f} log line(s) dropped: nobody read them"
+
+        log.warning("well again")
+        assert json.loads(_piece(reader))["event"] == "well again"
+    finally:
+        logging.getLogger().handlers.clear()
+        os.close(reader)
+        os.close(writer)
+
+
+def _piece(reader: int) -> bytes:
+    try:
+        return os.read(reader, 65_536)
+    except BlockingIOError:
+        return b""
+
+
+def test_a_reader_that_has_gone_holds_up_nobody() -> None:
+    reader, writer = os.pipe()
+    before = dropped()
+    try:
+        set_up("INFO", "json", handler=NeverBlocking(writer))
+        os.close(reader)
+        for _ in range(10):
+            logging.getLogger("consumer.test").warning("said to nobody")
+        assert dropped() - before == 10
+    finally:
+        logging.getLogger().handlers.clear()
+        os.close(writer)

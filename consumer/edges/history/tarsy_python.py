@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -20,7 +23,16 @@ from consumer.edges.history.tarsy_python_shape import (
     parse,
     session,
 )
-from consumer.edges.http import FAILURES, BodyRefused, NoRoom, read_body, retry_after_s, why
+from consumer.edges.http import (
+    FAILURES,
+    BodyRefused,
+    NoRoom,
+    elsewhere,
+    media_type,
+    read_body,
+    retry_after_s,
+    why,
+)
 from consumer.errors import (
     HistoryInvalid,
     HistoryUnavailable,
@@ -36,6 +48,11 @@ BASE_PATH = "/api/v1/history"
 PAGE_SIZE = 100  # what the service gives at most
 # No model writes a longer analysis. There is room for it only once it is there, as it is little.
 MAX_FINAL_BYTES = 2 * 1024 * 1024
+MAX_ERROR_BYTES = 64 * 1024
+# Its words for a session that is not there. FastAPI says "Not Found" of an unknown path.
+_NO_SESSION = re.compile(r"session\b.*\bnot found\W*", re.IGNORECASE | re.DOTALL)
+# Whoever answers these does not speak about the session.
+_NOT_ABOUT_IT = frozenset({401, 403, 404, 405, 407, 408, 421, 425, 429, 451})
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COMPLETED = "completed"
 RUNNING = frozenset({"pending", "in_progress", "paused", "canceling"})
@@ -126,7 +143,7 @@ class TarsyPythonHistory:
                     asyncio.timeout(self.timeout_s),
                     self.client.stream("GET", path) as response,
                 ):
-                    _require_ok(response, missing)
+                    await _require_ok(response, missing)
                     return await self._body(response, fits, most or self.max_bytes)
             except TimeoutError as error:
                 raise HistoryUnavailable("the History Service does not answer in time") from error
@@ -148,17 +165,32 @@ def _microseconds(time: datetime) -> int:
     return (time - EPOCH) // timedelta(microseconds=1)
 
 
-def _require_ok(response: httpx.Response, missing: str) -> None:
-    code = response.status_code
-    if code == httpx.codes.OK:
+async def _require_ok(response: httpx.Response, missing: str) -> None:
+    """Final is only what History itself says: all else a gateway may say as well, of any session,
+    and it passes.
+    """
+    code, other = response.status_code, elsewhere(response.status_code, response.headers)
+    if code == httpx.codes.OK and not other:
         return
-    if code == httpx.codes.NOT_FOUND:
+    detail = await _detail(response) if 400 <= code < 500 and not other else None
+    if code == httpx.codes.NOT_FOUND and _NO_SESSION.fullmatch(str(detail)):
         raise SessionNotFound(missing)
-    if code >= 500 or code in {401, 403, 408, 425, 429}:
+    if detail is None or code in _NOT_ABOUT_IT:
+        told = other or media_type(response.headers) or "no content type"
         raise HistoryUnavailable(
-            f"the History Service answers {code}", retry_after=retry_after_s(response.headers)
+            f"the History Service answers {code} ({told})",
+            retry_after=retry_after_s(response.headers),
         )
     raise HistoryInvalid(f"the History Service answers {code} to the request for a session")
+
+
+async def _detail(response: httpx.Response) -> Any:
+    """What the error says, where it has History's shape: {"detail": ...}; else None."""
+    try:
+        body = json.loads(await read_body(response, MAX_ERROR_BYTES))
+    except (BodyRefused, RecursionError, ValueError):
+        return None
+    return body.get("detail") if isinstance(body, dict) else None
 
 
 def _require_completed(detail: Detail) -> None:

@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
-from urllib.parse import urlsplit
 
 import aiohttp
 import httpx
@@ -26,7 +25,7 @@ from pydantic import (
 from pydantic_core import to_json
 
 from consumer import failpoints
-from consumer.edges.http import FAILURES, BodyRefused, read_body, retry_after_s, why
+from consumer.edges.http import FAILURES, BodyRefused, elsewhere, read_body, retry_after_s, why
 from consumer.errors import (
     ContextOverflow,
     InternalError,
@@ -62,7 +61,6 @@ READ_CHARACTERS = 500
 
 _JSON = {"content-type": "application/json"}
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z_.]{0,63}")
-_HOST = re.compile(r"[A-Za-z0-9.-]{1,100}")
 # OpenAI's words for a parameter, or a value of it, that the model does not take.
 _UNSUPPORTED = {"unsupported_parameter", "unsupported_value"}
 _SAYS: Mapping[type[ScoringError], str] = {
@@ -245,13 +243,13 @@ class HttpProvider(ABC):
                 refused=refused,
             )
             answer = await self._post(self._request(call))
-            elsewhere = _elsewhere(answer)
-            if httpx.codes.is_success(answer.status) and not elsewhere:
+            no_judge = _no_judge(answer)
+            if httpx.codes.is_success(answer.status) and not no_judge:
                 return answer
             problem = self._problem(answer)
             kind = self._kind(problem)
-            if kind is InternalError and elsewhere:
-                raise JudgeRejected(f"judge {self.name} answers {problem}: {elsewhere}")
+            if kind is InternalError and no_judge:
+                raise JudgeRejected(f"judge {self.name} answers {problem}: {no_judge}")
             part = self._dropped(problem, call) if kind is InternalError else None
             if part is None:
                 raise self._error(kind, problem)
@@ -337,27 +335,15 @@ def _by_status(status: int) -> type[ScoringError]:
     return InternalError
 
 
-def _elsewhere(answer: Answer) -> str:
+def _no_judge(answer: Answer) -> str:
     """What shows that the judge is not at this address, or that a proxy answers in its place; else
     empty. That is no fault of the session's.
     """
-    if 300 <= answer.status < 400:
-        return f"a redirect to {_host(answer.headers.get('location', ''))}; see base_url"
-    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind in {"text/html", "application/xhtml+xml"}:
-        return f"a web page ({kind}) and no API; see base_url, or is it a proxy's?"
+    if other := elsewhere(answer.status, answer.headers):
+        return f"{other}; see base_url"
     if answer.status in {404, 405}:
         return "there is no such path or model; see base_url and model"
     return ""
-
-
-def _host(url: str) -> str:
-    """The host alone, where it is a plain one: all else may hold what is secret."""
-    try:
-        host = urlsplit(url).hostname or ""
-    except ValueError:
-        host = ""
-    return host if _HOST.fullmatch(host) else "elsewhere"
 
 
 def problem_in(answer: Answer) -> Problem:
