@@ -226,6 +226,12 @@ HTTP_SECONDS = Histogram(
     buckets=HTTP_BUCKETS,
 )
 
+HTTP_CLOSED = Counter(
+    "scoring_http_connections_closed_total",
+    "Connections closed before their time, by why: head or body (did not come in time); of too "
+    "many: crowded (it sent no whole request), busy (all others at work: 503), refused (at once).",
+    ["why"],
+)
 HTTP_LISTENERS = Gauge(
     "scoring_http_listeners", "Clients that follow this process' live events now."
 )

@@ -155,3 +155,15 @@ def test_what_a_library_repeats_is_told_seldom() -> None:
     assert told("aiokafka.client", 1, "away") == "away (3 more such lines)"
     now = 20.0
     assert told("aiokafka.client", 1, "away") == "away"
+
+
+def test_of_asyncio_s_errors_each_kind_is_told_now_and_then() -> None:
+    bounded = Bounded(clock=lambda: 0.0)
+
+    def told(text: str) -> bool:
+        made = logging.LogRecord("asyncio", logging.ERROR, "base_events.py", 1, text, (), None)
+        return bounded.filter(made)
+
+    full = "socket.accept() out of system resource\nsocket: <{}>"
+    assert [told(full.format(n)) for n in range(3)] == [True, False, False]
+    assert told("Task exception was never retrieved\nfuture: <1>")
