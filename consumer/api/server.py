@@ -22,6 +22,8 @@ MAX_HEAD_BYTES = 64 * 1024
 # waits for 5 s.
 HEAD_S = 10.0
 BODY_S = 60.0
+# So long may what we sent wait to be read, where it is more than 64 KiB.
+UNREAD_S = 60.0
 MAX_CONNECTIONS = 4096
 # Above the limit so many more are let in where all others have a request under way: a probe may
 # come by one of them.
@@ -48,6 +50,7 @@ class Protocol(HttpToolsProtocol):
         self._head_bytes = 0
         # Since when a request is waited for, or what is missing of it; None: it is whole.
         self._waiting_since: float | None = self.loop.time()
+        self._unread_since: float | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Called by the event loop."""
@@ -88,15 +91,28 @@ class Protocol(HttpToolsProtocol):
         self.transport.abort()
 
     def let_go_if_late(self) -> None:
-        """Closes it where what is missing of a request does not come; not while we do not read."""
-        if self._waiting_since is None or self.flow.read_paused:
-            return
-        waited_s = self.loop.time() - self._waiting_since
-        if self._in_body:
-            if waited_s > BODY_S:
-                self.let_go("body")
-        elif waited_s > HEAD_S and (self._in_head or not self.busy):
-            self.let_go("head")
+        """Closes it where what is missing of a request does not come, but not while we do not read;
+        and where nobody reads the answer.
+        """
+        if self._unread_since is not None and self.loop.time() - self._unread_since > UNREAD_S:
+            self.let_go("unread")
+        elif self._waiting_since is not None and not self.flow.read_paused:
+            waited_s = self.loop.time() - self._waiting_since
+            if self._in_body:
+                if waited_s > BODY_S:
+                    self.let_go("body")
+            elif waited_s > HEAD_S and (self._in_head or not self.busy):
+                self.let_go("head")
+
+    def pause_writing(self) -> None:
+        """Called by the transport."""
+        super().pause_writing()
+        self._unread_since = self.loop.time()
+
+    def resume_writing(self) -> None:
+        """Called by the transport."""
+        super().resume_writing()
+        self._unread_since = None
 
     def on_message_begin(self) -> None:
         """Called by the parser."""

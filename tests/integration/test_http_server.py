@@ -25,7 +25,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass
 class Served:
-    """A server whose app answers at once, but /wait, and reads bodies for /read."""
+    """A server whose app answers at once, but /wait, and reads the body of /read."""
 
     server: Server
     connections: list[Connection] = field(default_factory=list)
@@ -36,7 +36,8 @@ class Served:
             await self.wait.wait()
         while scope["path"] == "/read" and (await receive()).get("more_body"):
             pass
-        await PlainTextResponse("well")(scope, receive, send)
+        much = 10_000_000 if scope["path"] == "/large" else 1
+        await PlainTextResponse("well" * much)(scope, receive, send)
 
     async def sent(self, data: bytes) -> Connection:
         made = await asyncio.open_connection(HOST, self.server.config.port)
@@ -50,9 +51,10 @@ class Served:
         async with asyncio.timeout(20):
             return await reader.readline()
 
-    async def until(self, count: int) -> None:
+    async def until(self, *, connections: int, at_work: int = 0) -> None:
+        state = self.server.server_state
         async with asyncio.timeout(20):
-            while len(self.server.server_state.connections) != count:
+            while (len(state.connections), len(state.tasks)) != (connections, at_work):
                 await asyncio.sleep(0.01)
 
 
@@ -105,12 +107,12 @@ async def is_closed(connection: Connection) -> bool:
 async def test_who_sends_no_whole_head_is_let_go(
     served: Served, monkeypatch: pytest.MonkeyPatch, first: bytes, then: bytes
 ) -> None:
-    monkeypatch.setattr(module, "HEAD_S", 0.1)
     before = measured("http_connections_closed_total", why="head")
     connection = await served.sent(first)
     if then:
         assert await connection[0].readuntil(b"well")
         connection[1].write(then)
+    monkeypatch.setattr(module, "HEAD_S", 0.1)
     assert await is_closed(connection)
     assert measured("http_connections_closed_total", why="head") == before + 1
 
@@ -118,19 +120,31 @@ async def test_who_sends_no_whole_head_is_let_go(
 async def test_who_sends_no_whole_body_is_let_go(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BODY_S", 0.1)
     before = measured("http_connections_closed_total", why="body")
     part = b"POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf"
-    assert await is_closed(await served.sent(part))
+    connection = await served.sent(part)
+    await served.until(connections=1, at_work=1)
+    monkeypatch.setattr(module, "BODY_S", 0.1)
+    assert await is_closed(connection)
     assert measured("http_connections_closed_total", why="body") == before + 1
+
+
+async def test_who_does_not_read_is_let_go(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = measured("http_connections_closed_total", why="unread")
+    reader, _ = await served.sent(get("/large"))
+    assert await reader.readline()  # and no more
+    monkeypatch.setattr(module, "UNREAD_S", 0.1)
+    await served.until(connections=0)
+    assert measured("http_connections_closed_total", why="unread") == before + 1
 
 
 async def test_who_waits_for_us_is_not_let_go(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waiting, _ = await served.sent(get("/wait") + b"\r\n")
+    await served.until(connections=1, at_work=1)
     monkeypatch.setattr(module, "HEAD_S", 0.0)
     monkeypatch.setattr(module, "BODY_S", 0.0)
-    waiting, _ = await served.sent(get("/wait") + b"\r\n")
     await asyncio.sleep(2.2)  # each is looked at once a second
     served.wait.set()
     assert await waiting.readuntil(b"well")
@@ -146,7 +160,7 @@ async def test_of_too_many_connections_the_idle_ones_make_room(
 ) -> None:
     monkeypatch.setattr(module, "most_connections", lambda: 20)
     waiting, _ = await served.sent(get("/wait"))
-    await served.until(1)
+    await served.until(connections=1, at_work=1)
     idle = [await served.sent(part) for _ in range(100)]
     assert b" 200 " in await served.asked("/any")
     assert len(served.server.server_state.connections) <= 20
@@ -161,7 +175,7 @@ async def test_where_all_are_at_work_probes_alone_are_answered(
     monkeypatch.setattr(module, "most_connections", lambda: 20)
     monkeypatch.setattr(module, "SPARE", 3)
     busy = [await served.sent(get("/wait")) for _ in range(20)]
-    await served.until(20)
+    await served.until(connections=20, at_work=20)
     reader, _ = await served.sent(get("/any"))
     refused = (await reader.read()).decode()  # and closed
     assert refused.startswith("HTTP/1.1 503 ")
