@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -42,7 +43,6 @@ MAX_SESSIONS = 100_000
 CHUNK = 500
 AT_A_TIME = 4
 LEASE_S = 30.0
-RENEW_S = 5.0
 POLL_S = 1.0
 # What was published before a cancellation is on its way through Kafka for so many seconds at most.
 STRAGGLERS_S = 30
@@ -358,20 +358,26 @@ class Runner:
         self._batches, self._selecting = batches, selecting
         self._asking, self._requests = asking, requests
         self._stop = asyncio.Event()
+        self._due: list[float] = []
 
     async def run(self, stop: asyncio.Event) -> None:
         """Claims what nobody works on."""
         self._stop = stop
         backoff = Backoff("batches", Heartbeat("batches", limit_s=60), stop)
         working: set[asyncio.Task[None]] = set()
+        ending = asyncio.create_task(stop.wait())
         while not stop.is_set():
             async with backoff.bear():
                 await self._begin(working)
             metrics.BATCHES.set(len(working))
-            await self._wait(POLL_S)
-            for done in [task for task in working if task.done()]:
-                working.discard(done)
-                done.result()
+            done, _ = await asyncio.wait(
+                {ending, *working},
+                timeout=self._until_due_s(),
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for task in working & done:
+                working.discard(task)
+                task.result()
         await asyncio.gather(*working)
 
     async def _begin(self, working: set[asyncio.Task[None]]) -> None:
@@ -379,38 +385,52 @@ class Runner:
         while len(working) < AT_A_TIME and (batch := await self._batches.claim(lease_s=LEASE_S)):
             working.add(asyncio.create_task(self._bear(batch)))
 
+    def _until_due_s(self) -> float:
+        """Seconds until one that was put off here is due; others' are looked for now and then."""
+        now = asyncio.get_running_loop().time()
+        self._due = [due for due in self._due if due > now]
+        return min([POLL_S, *(due - now for due in self._due)])
+
     async def _bear(self, batch: Batch) -> None:
         """Servers that are away are tried again by whoever claims the batch next."""
         try:
-            await self.work(batch)
+            if pause_s := await self.work(batch):
+                self._due.append(asyncio.get_running_loop().time() + pause_s)
         except (NotReachable, HistoryUnavailable) as error:
             log.warning("batch_interrupted", batch_id=str(batch.batch_id), error=str(error))
 
     async def work_on(self, batch_id: UUID, stop: asyncio.Event) -> None:
-        """One batch, to its end or until somebody else has it."""
+        """One batch, to its end or until somebody else has it: the lease is kept through pauses."""
         self._stop = stop
         while not stop.is_set() and (
             batch := await self._batches.claim(lease_s=LEASE_S, only=batch_id)
         ):
-            await self.work(batch)
+            while pause_s := await self.work(batch):
+                await self._batches.renew(batch, lease_s=pause_s + LEASE_S)
+                await self._wait(pause_s)
+                if not await self._batches.renew(batch, lease_s=LEASE_S):
+                    break  # cancelled meanwhile: that comes next
 
-    async def work(self, batch: Batch) -> None:
-        """What comes next for this batch, as long as the lease is ours. Raises NotReachable and
-        HistoryUnavailable: the lease then keeps everyone from trying at once.
+    async def work(self, batch: Batch) -> float:
+        """What comes next for this batch, as long as the lease is ours; seconds until there is
+        more, where its rate puts it off. Raises NotReachable and HistoryUnavailable: the lease
+        then keeps everyone from trying at once.
         """
+        pause_s = 0.0
         try:
             if batch.state == "listing":
                 await self._list(batch)
             elif batch.state == "publishing":
-                await self._publish(batch)
+                pause_s = await self._publish(batch)
             else:
                 await self._cancel(batch)
         except HistoryUnavailable:
             raise
         except (ScoringError, TooMany) as error:
             await self._batches.finish(batch, "failed", message=str(error))
-        if self._stop.is_set():
+        if self._stop.is_set() and not pause_s:
             await self._batches.release(batch)
+        return pause_s
 
     async def _list(self, batch: Batch) -> None:
         selection = batch.selection or Selection()
@@ -425,27 +445,25 @@ class Runner:
             require_not_too_many(count)
         await self._batches.listed(batch)
 
-    async def _publish(self, batch: Batch) -> None:
-        size = CHUNK if batch.per_second is None else max(1, min(CHUNK, int(batch.per_second)))
-        while items := await self._batches.next_items(batch, size):
+    async def _publish(self, batch: Batch) -> float:
+        """All of it; or what its rate lets out in a second, and the seconds until there is more.
+        Meanwhile it is nobody's: it takes no place, and its lease ends when it is due.
+        """
+        turn = math.inf if batch.per_second is None else math.ceil(batch.per_second)
+        out = 0
+        while items := await self._batches.next_items(batch, int(min(CHUNK, turn - out))):
             if self._stop.is_set():
-                return
+                return 0
             await self._asking.publish([_request(batch, s, i) for s, i in items.items()])
-            if not await self._batches.published(batch, items, lease_s=LEASE_S):
-                return
+            out += len(items)
+            pause_s = out / batch.per_second if batch.per_second and out >= turn else 0
+            if not await self._batches.published(batch, items, lease_s=pause_s or LEASE_S):
+                return 0
             metrics.BATCH_REQUESTS.inc(len(items))
-            if batch.per_second and not await self._pause(batch, len(items) / batch.per_second):
-                return
+            if pause_s:
+                return pause_s
         await self._batches.finish(batch, "completed")
-
-    async def _pause(self, batch: Batch, seconds: float) -> bool:
-        """Waits, and keeps the lease meanwhile; False where it is lost, or we stop."""
-        while seconds > 0 and not self._stop.is_set():
-            await self._wait(min(seconds, RENEW_S))
-            seconds -= RENEW_S
-            if not await self._batches.renew(batch, lease_s=LEASE_S):
-                return False
-        return not self._stop.is_set()
+        return 0
 
     async def _cancel(self, batch: Batch) -> None:
         """Ends what waits; what is being scored is paid for already, and goes on."""
@@ -459,7 +477,8 @@ class Runner:
                 waiting, more_to_come = await self._batches.unanswered(batch, CHUNK)
             if not more_to_come:
                 break
-            if not await self._pause(batch, POLL_S):
+            await self._wait(POLL_S)
+            if self._stop.is_set() or not await self._batches.renew(batch, lease_s=LEASE_S):
                 return
         await self._batches.finish(batch, "cancelled")
 

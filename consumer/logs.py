@@ -23,9 +23,9 @@ QUIET = ("aiokafka", "httpx", "uvicorn.access", "asyncio")
 ONLY_ERRORS = ("consumer.faststream",)
 
 
-# Of such a library's lines each place in its code has one in so many seconds: it tells of a broker
-# that is away fifty times a second.
-BOUNDED = "aiokafka"
+# Of such a library's lines each place in its code has one in so many seconds: they tell of a broker
+# that is away fifty times a second, and thousands of times that no file can be opened any more.
+BOUNDED = ("aiokafka", "asyncio")
 BOUNDED_EVERY_S = 10.0
 
 
@@ -35,14 +35,16 @@ class Bounded(logging.Filter):
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._told_at: dict[tuple[str, int], float] = {}
-        self._left_out = Counter[tuple[str, int]]()
+        self._told_at: dict[tuple[str, int, str], float] = {}
+        self._left_out = Counter[tuple[str, int, str]]()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to tell it."""
-        place, now = (record.pathname, record.lineno), self._clock()
         if not record.name.startswith(BOUNDED):
             return True
+        # asyncio tells all its errors in one place; the first line, a constant, says of which kind.
+        kind = str(record.msg).partition("\n")[0] if record.name == "asyncio" else ""
+        place, now = (record.pathname, record.lineno, kind), self._clock()
         if now - self._told_at.get(place, -inf) < BOUNDED_EVERY_S:
             self._left_out[place] += 1
             return False

@@ -229,8 +229,18 @@ HTTP_SECONDS = Histogram(
     buckets=HTTP_BUCKETS,
 )
 
+HTTP_CLOSED = Counter(
+    "scoring_http_connections_closed_total",
+    "Connections closed before their time, by why: head, body (did not come in time), "
+    "unread (the answer); of too many: crowded (no whole request was sent), busy (all others are "
+    "at work: 503), refused (at once).",
+    ["why"],
+)
 HTTP_LISTENERS = Gauge(
     "scoring_http_listeners", "Clients that follow this process' live events now."
+)
+HTTP_LISTENERS_REFUSED = Counter(
+    "scoring_http_listeners_refused_total", "Clients that found too many others following them."
 )
 
 BATCHES = Gauge("scoring_batches_running", "Batches that this process works on now.")

@@ -169,11 +169,11 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Something that happened, as it is sent."""
+    """Something that happened, as it is sent to everyone who listens."""
 
     at: Cursor
     session_id: str
-    text: str
+    text: bytes
 
 
 class Changes(Protocol):

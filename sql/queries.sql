@@ -997,12 +997,13 @@ SELECT $1, session_id, request_id FROM unnest($2::text[], $3::uuid[]) AS i (sess
 ON CONFLICT DO NOTHING;
 
 -- name: claim_batch
--- The oldest batch that nobody works on (or this one), under a lease.
+-- A batch that nobody works on (or this one), under a lease: one to be ended first, then the one
+-- that was left alone for longest. A rate puts a batch off by a lease that ends when it is due.
 WITH free AS MATERIALIZED (
     SELECT batch_id FROM score_batches
     WHERE finished_at IS NULL AND (lease_token IS NULL OR lease_expires_at < now())
         AND ($2::uuid IS NULL OR batch_id = $2)
-    ORDER BY created_at LIMIT 1
+    ORDER BY state = 'cancelling' DESC, lease_expires_at NULLS FIRST, created_at LIMIT 1
     FOR UPDATE SKIP LOCKED
 )
 UPDATE score_batches b

@@ -9,8 +9,9 @@ from typing import Annotated
 from fastapi import APIRouter, Header
 from starlette.responses import StreamingResponse
 
+from consumer import metrics
 from consumer.api.access import Scope, needs
-from consumer.api.feed import Feed
+from consumer.api.feed import MAX_LISTENERS, Feed
 from consumer.api.ports import Wired
 from consumer.api.problems import Problem
 from consumer.api.values import PREFIX
@@ -45,14 +46,19 @@ async def events(
 
     `ready` comes first, with the id to begin from; `gap` in its place where what was missed is no
     longer kept: then ask for the current state. A client that reads too slowly is disconnected.
+    Where too many listen already, the answer is 503 `too_many_listeners`.
     """
+    if wired.feed.full:
+        metrics.HTTP_LISTENERS_REFUSED.inc()
+        told = f"{MAX_LISTENERS} clients follow this process' events; come back later, or poll"
+        raise Problem(503, "too_many_listeners", told)
     changes = wired.feed.changes
     after = _cursor(last_event_id) if last_event_id else await changes.now()
     if last_event_id and await changes.missed(after):
         begin, after = "gap", await changes.now()
     else:
         begin = "ready"
-    first = f"retry: {RETRY_MS}\nid: {after}\nevent: {begin}\ndata: {{}}\n\n"
+    first = f"retry: {RETRY_MS}\nid: {after}\nevent: {begin}\ndata: {{}}\n\n".encode()
     return StreamingResponse(
         _texts(wired.feed, first, after, session_id), media_type=MEDIA_TYPE, headers=HEADERS
     )
@@ -66,15 +72,16 @@ def _cursor(text: str) -> Cursor:
 
 
 async def _texts(
-    feed: Feed, first: str, after: Cursor, session_id: str | None
-) -> AsyncIterator[str]:
+    feed: Feed, first: bytes, after: Cursor, session_id: str | None
+) -> AsyncIterator[bytes]:
     yield first
     try:
-        async with aclosing(feed.listen(after)) as changes:
-            async for change in changes:
-                if change is None:
-                    yield ": nothing new\n\n"
-                elif session_id in (None, change.session_id):
-                    yield change.text
+        async with aclosing(feed.listen(after)) as pages:
+            async for page in pages:
+                told = [c.text for c in page if session_id in (None, c.session_id)]
+                if told:
+                    yield b"".join(told)
+                elif not page:
+                    yield b": nothing new\n\n"
     except NotReachable:
         return  # the client comes back, and is told then

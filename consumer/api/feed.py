@@ -14,10 +14,15 @@ from dataclasses import dataclass, field
 from consumer import metrics
 from consumer.loops import Backoff, Heartbeat
 from consumer.ports import Change, Changes, Cursor
+from consumer.together import let_others
 
 EVERY_S = 0.5
 KEEP_ALIVE_S = 15.0
 PAGE = 50
+# So many changes are sent as one piece: each piece takes a turn of the event loop.
+PIECE = 100
+# Each costs a fraction of a millisecond for every page of changes, which is not there for scoring.
+MAX_LISTENERS = 256
 # Who has so many changes to fetch reads too slowly, and is sent away; it may come back by id.
 MAX_QUEUED = 20_000
 
@@ -37,6 +42,10 @@ class _Listener:
             self.waiting.extend(changes)
             self.woken.set()
 
+    def take(self) -> list[Change]:
+        """What is sent next."""
+        return [self.waiting.popleft() for _ in range(min(PIECE, len(self.waiting)))]
+
     def close(self) -> None:
         self.closed = True
         self.woken.set()
@@ -52,6 +61,11 @@ class Feed:
         self._wanted = asyncio.Event()
         self._reading = asyncio.Event()
         self._stopped = False
+
+    @property
+    def full(self) -> bool:
+        """Whether nobody else may listen now."""
+        return len(self._listeners) >= MAX_LISTENERS
 
     async def run(self, stop: asyncio.Event) -> None:
         """Reads until stopped; then all listeners end."""
@@ -91,27 +105,32 @@ class Feed:
     async def _pass_on(self, place: Cursor) -> Cursor:
         while changes := await self.changes.after(place, PAGE):
             place = changes[-1].at
-            for listener in self._listeners:
+            for listener in tuple(self._listeners):
                 listener.push(changes)
+                await let_others()  # else all of them send in one turn of the event loop
         return place
 
-    async def listen(self, after: Cursor) -> AsyncGenerator[Change | None]:
-        """All changes after this place as they happen; None now and then, where there is none.
+    async def listen(self, after: Cursor) -> AsyncGenerator[Sequence[Change]]:
+        """All changes after this place as they happen; an empty piece now and then, where there are
+        none.
 
-        Ends where we stop, where the database was away, and where the listener is too slow.
+        Ends where we stop, where the database was away, where the listener is too slow, and where
+        so many came at once that some must go.
         """
+        if self.full:
+            return
         listener = _Listener()
         with self._listening(listener):
             # In this order nothing is missed: what was passed on before is read here.
             await self._reading.wait()
-            async for change in self._past(after, listener):
-                after = change.at
-                yield change
+            async for piece in self._past(after, listener):
+                after = piece[-1].at
+                yield piece
             while True:
-                while listener.waiting:
-                    change = listener.waiting.popleft()
-                    if change.at > after:
-                        yield change
+                while taken := listener.take():
+                    if new := [change for change in taken if change.at > after]:
+                        yield new
+                    await let_others()
                 if listener.closed or self._stopped:
                     return
                 listener.woken.clear()
@@ -119,14 +138,15 @@ class Feed:
                     async with asyncio.timeout(KEEP_ALIVE_S):
                         await listener.woken.wait()
                 except TimeoutError:
-                    yield None
+                    yield ()
 
-    async def _past(self, after: Cursor, listener: _Listener) -> AsyncIterator[Change]:
+    async def _past(self, after: Cursor, listener: _Listener) -> AsyncIterator[Sequence[Change]]:
         """What is there already."""
         while not listener.closed and (changes := await self.changes.after(after, PAGE)):
             after = changes[-1].at
-            for change in changes:
-                yield change
+            for start in range(0, len(changes), PIECE):
+                yield changes[start : start + PIECE]
+                await let_others()
 
     @contextlib.contextmanager
     def _listening(self, listener: _Listener) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -10,7 +11,7 @@ from uuid import UUID
 import structlog
 
 from consumer import metrics
-from consumer.errors import BudgetExhausted, JudgeNotConfigured, JudgeUnavailable
+from consumer.errors import BudgetExhausted, Final, JudgeNotConfigured, JudgeUnavailable
 from consumer.judge.line import Line
 from consumer.judge.sample import TEMPERATURE, Asking, Member, sample
 from consumer.limits.breaker import State
@@ -35,6 +36,7 @@ TotalOf = Callable[[Verdict], int]
 
 # Samples of one request by their place, for its next attempt: they are paid for.
 _Kept = dict[int, Sample]
+# Requests between two attempts; those under way are limited by slots.
 MAX_KEPT_REQUESTS = 1000
 # What a prompt has beside its session: the template, the criteria, the tools that there were.
 PROMPT_TOKENS = 8000
@@ -117,26 +119,35 @@ class Judge:
             errand=errand,
             inputs=inputs,
         )
-        try:
-            async with asyncio.timeout(errand.left_s):
-                judgement, flags = await both(
-                    _judgement(asking, members, total_of, self._keep(errand)),
-                    _flags(subject.session, inputs),
-                )
-        except TimeoutError as error:
-            raise JudgeUnavailable(f"no verdict within {errand.left_s or 0:.0f} s") from error
-        except BudgetExhausted as error:
-            raise _told_what_was_paid(
-                error, tuple(self._kept[errand.request_id].values())
-            ) from error
-        self._kept.pop(errand.request_id, None)
+        with self._samples_of(errand.request_id) as kept:
+            try:
+                async with asyncio.timeout(errand.left_s):
+                    judgement, flags = await both(
+                        _judgement(asking, members, total_of, kept),
+                        _flags(subject.session, inputs),
+                    )
+            except TimeoutError as error:
+                raise JudgeUnavailable(f"no verdict within {errand.left_s or 0:.0f} s") from error
+            except BudgetExhausted as error:
+                raise _told_what_was_paid(error, tuple(kept.values())) from error
         return replace(judgement, flags=flags), inputs
 
-    def _keep(self, errand: Errand) -> _Kept:
-        """Where this request's samples are kept; the oldest request's are forgotten."""
-        if errand.request_id not in self._kept and len(self._kept) >= MAX_KEPT_REQUESTS:
-            self._kept.pop(next(iter(self._kept)))
-        return self._kept.setdefault(errand.request_id, {})
+    @contextlib.contextmanager
+    def _samples_of(self, request_id: UUID) -> Iterator[_Kept]:
+        """What its attempts before were answered. It is this attempt's alone while that lasts, and
+        kept after it where another may follow; of too many that wait, the oldest are forgotten.
+        """
+        kept = self._kept.pop(request_id, {})
+        try:
+            yield kept
+        except Final:
+            raise
+        except BaseException:
+            if kept:
+                self._kept[request_id] = kept
+            if len(self._kept) > MAX_KEPT_REQUESTS:
+                self._kept.pop(next(iter(self._kept)))
+            raise
 
     def expected(self, subject: Subject, profile: Profile) -> Iterator[Expected]:
         """What each sample may come to at most, about. Raises JudgeNotConfigured."""

@@ -247,6 +247,45 @@ async def test_a_rate_is_kept_and_a_cancelled_batch_ends_what_waits(
     assert (await api.http.post(f"/batches/{uuid4()}/cancel")).status_code == 404
 
 
+async def test_batches_that_pause_keep_no_other_waiting(api: Api, database: str) -> None:
+    slow = [
+        (await api.http.post("/batches", json={"sessions": [f"a{n}", f"b{n}"], "per_second": 0.01}))
+        for n in range(batches.AT_A_TIME + 1)
+    ]
+    async with asyncio.timeout(20):
+        published = "SELECT * FROM score_batch_items WHERE published_at IS NOT NULL"
+        while len(out := await fetch(database, published)) < len(slow):
+            await asyncio.sleep(0.05)
+    assert {row["session_id"][0] for row in out} == {"a"}
+    quick = await api.http.post("/batches", json={"sessions": ["s1", "s2"]})
+    assert (await finished(api, quick.json()["batch_id"]))["progress"]["published"] == 2
+    # What is published is stored: else it is waited for.
+    await api.store.accept([request(r["session_id"], request_id=r["request_id"]) for r in out], [])
+    for one in slow:
+        await api.http.post(f"/batches/{one.json()['batch_id']}/cancel")
+    for one in slow:
+        done = await finished(api, one.json()["batch_id"])
+        assert (done["state"], done["progress"]["published"]) == ("cancelled", 1)
+
+
+async def test_one_batch_is_worked_on_through_its_pauses(
+    api: Api, kafka: KafkaServer, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "CHUNK", 2)
+    api.stopping.set()
+    ports = api.app.state.ports
+    batch_id = await ports.batches.create(
+        NewBatch(
+            sessions=["s1", "s2", "s3", "s4"], selection=None, profile_id=None,
+            force_rescore=False, priority=3, per_second=2.5, created_by="Ann",
+        )
+    )  # fmt: skip
+    runner = Runner(ports.batches, ports.selecting, ports.asking, api.store)
+    await runner.work_on(batch_id, asyncio.Event())
+    assert [r["session_id"] for r in await sent(kafka, topics)] == ["s1", "s2", "s3", "s4"]
+    assert (await finished(api, str(batch_id)))["state"] == "completed"
+
+
 async def test_bad_batches(api: Api) -> None:
     for ask, where in (
         ({}, "body"),

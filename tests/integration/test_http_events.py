@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from consumer.api import feed
+from consumer.api import events, feed
 from consumer.api.feed import Feed
 from consumer.edges.postgres.connect import open_pool
 from consumer.edges.postgres.live import StoredChanges
@@ -212,24 +212,101 @@ async def test_who_reads_too_slowly_is_sent_away(
         got: list[Change] = []
         listening = slow.listen(await slow.changes.now())
         await execute(database, INSERT, "first")
-        first = await anext(listening)
-        assert first is not None
+        (first,) = await anext(listening)
         for n in range(4):
             await execute(database, INSERT, f"s{n}")
         # It reads on only when too much has come: one that reads meanwhile may keep up.
         await until(sent_away, every_s=0.01)
         async with asyncio.timeout(10):
-            got = [change async for change in listening if change]
+            got = [change async for piece in listening for change in piece]
         assert len(got) < 4
         after = got[-1].at if got else first.at
         again = slow.listen(after)
-        rest = [await anext(again) for _ in range(4 - len(got))]
-        assert [c.session_id for c in [*got, *rest] if c] == ["s0", "s1", "s2", "s3"]
+        while len(got) < 4:
+            got += await anext(again)
+        assert [change.session_id for change in got] == ["s0", "s1", "s2", "s3"]
         await again.aclose()
     finally:
         stop.set()
         await running
         pool.terminate()
+
+
+async def test_no_more_may_listen_than_the_limit(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (feed, events):
+        monkeypatch.setattr(module, "MAX_LISTENERS", 2)
+    async with Listening(api) as one:
+        async with Listening(api) as other:
+            assert [(await one.next()).kind, (await other.next()).kind] == ["ready"] * 2
+            await api.store.accept([request("s1")], [])  # once it is told they do listen
+            assert await one.states(1) == await other.states(1) == [("s1", "pending")]
+            refused = await api.http.get("/events")
+            assert (refused.status_code, refused.json()["code"]) == (503, "too_many_listeners")
+            assert refused.headers["retry-after"] == "5"
+        async with Listening(api) as another:
+            assert (await another.next()).kind == "ready"
+
+
+async def test_of_those_who_come_at_once_some_must_go(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "MAX_LISTENERS", 0)
+    ended = api.app.state.ports.feed.listen(Cursor(0, 0, 0))
+    assert [piece async for piece in ended] == []
+
+
+class Kept:
+    """Changes that are kept in this process."""
+
+    def __init__(self, count: int) -> None:
+        self.changes = [
+            Change(at=Cursor(1, 1, n), session_id="s", text=b"x") for n in range(1, count + 1)
+        ]
+        self.known = 0
+
+    async def now(self) -> Cursor:
+        return Cursor(1, 1, self.known)
+
+    async def missed(self, after: Cursor) -> bool:
+        return False
+
+    async def after(self, place: Cursor, limit: int) -> list[Change]:
+        return self.changes[place.n : self.known]
+
+
+async def test_others_have_a_turn_between_two_listeners_and_two_pieces() -> None:
+    listeners, changes, turns, stop = 50, 10 * feed.PIECE, 0, asyncio.Event()
+    at_turn: list[int] = []
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def read() -> None:
+        left = changes
+        async for piece in many.listen(Cursor(1, 1, 0)):
+            at_turn.append(turns)
+            assert 0 < len(piece) <= feed.PIECE
+            if (left := left - len(piece)) == 0:
+                return
+
+    kept = Kept(changes)
+    many = Feed(kept, every_s=0.01)
+    feeding = asyncio.create_task(many.run(stop))
+    reading = [asyncio.create_task(read()) for _ in range(listeners)]
+    while len(many._listeners) < listeners or not many._reading.is_set():
+        await asyncio.sleep(0)
+    for _ in range(100):  # and have read what there was, which is nothing
+        await asyncio.sleep(0)
+    counting = asyncio.create_task(count_turns())
+    kept.known = changes
+    await asyncio.gather(*reading)
+    assert len(set(at_turn)) >= listeners + changes // feed.PIECE - 1
+    counting.cancel()
+    stop.set()
+    await feeding
 
 
 INSERT = """INSERT INTO score_requests (request_id, session_id, force_rescore, triggered_by,

@@ -212,3 +212,15 @@ def test_a_reader_that_has_gone_holds_up_nobody() -> None:
     finally:
         logging.getLogger().handlers.clear()
         os.close(writer)
+
+
+def test_of_asyncio_s_errors_each_kind_is_told_now_and_then() -> None:
+    bounded = Bounded(clock=lambda: 0.0)
+
+    def told(text: str) -> bool:
+        made = logging.LogRecord("asyncio", logging.ERROR, "base_events.py", 1, text, (), None)
+        return bounded.filter(made)
+
+    full = "socket.accept() out of system resource\nsocket: <{}>"
+    assert [told(full.format(n)) for n in range(3)] == [True, False, False]
+    assert told("Task exception was never retrieved\nfuture: <1>")

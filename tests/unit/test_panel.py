@@ -243,12 +243,38 @@ async def test_of_too_many_requests_the_oldest_is_forgotten(
     assert len(one.calls) == 4
 
 
+@virtually
+async def test_no_request_under_way_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_KEPT_REQUESTS", 1)
+    one = FakeProvider([giving(10)], takes_s=1)
+    other = FakeProvider([BudgetExhausted("no money")], name="other")
+    asked, by = judge(one, other), panel("main", "other")
+    errands = [replace(ERRAND, request_id=UUID(int=n)) for n in (1, 2, 3)]
+    asking = [judged(asked, by, errand) for errand in errands]
+    ends = await asyncio.gather(*asking, return_exceptions=True)
+    assert ["paid for before" in str(end) for end in ends] == [True] * 3
+    assert [type(end) for end in ends] == [BudgetExhausted] * 3
+
+
 @pytest.mark.parametrize("error", [JudgeRefused("filtered"), BudgetExhausted("no money")])
 @virtually
-async def test_what_a_member_says_for_good_is_told(error: Exception) -> None:
+async def test_what_a_member_says_for_good_is_told_and_nothing_is_kept(error: Exception) -> None:
     one, other = FakeProvider([giving(10)]), FakeProvider([error], name="other")
-    with pytest.raises(type(error)):
-        await judged(judge(one, other), panel("main", "other"))
+    asked, by = judge(one, other), panel("main", "other")
+    for calls in (1, 2):
+        with pytest.raises(type(error)):
+            await judged(asked, by)
+        assert len(one.calls) == calls
+
+
+@virtually
+async def test_what_a_lost_attempt_was_answered_is_kept() -> None:
+    one, other = FakeProvider([giving(10)]), FakeProvider(name="other", takes_s=100)
+    asked, by = judge(one, other), panel("main", "other")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(judged(asked, by), 50)
+    await judged(asked, by)
+    assert len(one.calls) == 1
 
 
 @virtually

@@ -48,7 +48,7 @@ def _change(row: Record) -> Change:
         at=at,
         # A request may be deleted (prune) before its change is read; nobody asks for that one.
         session_id=row["session_id"] or "",
-        text=f"id: {at}\nevent: {row['kind']}\ndata: {text}\n\n",
+        text=f"id: {at}\nevent: {row['kind']}\ndata: {text}\n\n".encode(),
     )
 
 
