@@ -20,7 +20,7 @@ from consumer.demo.servers import ServerError
 from consumer.resources import resource
 from tests.drills.conftest import Drill
 from tests.faults.test_deadly_sessions import Deadly
-from tests.support.asking import ask_all
+from tests.support.asking import ask_all, ask_slowly
 from tests.support.judging import JUDGE, configured
 from tests.support.stand_ins import answer
 
@@ -42,9 +42,8 @@ async def test_judge_away_or_key_refused(drill: Drill, status: int) -> None:
 
 
 async def test_judge_slow(drill: Drill) -> None:
-    await ask_all(drill.stage, 800)
-    await asyncio.sleep(15)
-    drill.stage.stand_ins.judge_delay_s = 3
+    await ask_slowly(drill.stage, 500, rate=25)  # what is usual
+    drill.stage.stand_ins.judge_delay_s = 6
     await drill.fires("ScoringJudgeSlow")
     drill.stage.stand_ins.judge_delay_s = 0
     await drill.over("ScoringJudgeSlow")
@@ -255,9 +254,10 @@ async def test_spend_cap(drill: Drill, tmp_path: Path) -> None:
     await drill.over("ScoringBudgetExhausted", allowed=["ScoringSpendNearCap", "ScoringFailures"])
 
 
-@pytest.mark.parametrize("drill", [{"objective_seconds": 8}], indirect=True)
+@pytest.mark.parametrize("drill", [{"objective_seconds": 3}], indirect=True)
 async def test_more_at_once_than_can_be_answered_in_time(drill: Drill) -> None:
-    drill.stage.stand_ins.judge_delay_s = 0.5
-    await ask_all(drill.stage, 1500)
+    drill.stage.stand_ins.judge_delay_s = 1
+    await ask_all(drill.stage, 400)
     await drill.fires("ScoringLate")
+    drill.stage.stand_ins.judge_delay_s = 0
     await drill.over("ScoringLate")
