@@ -16,7 +16,7 @@ from consumer.edges.http import open_client
 from consumer.edges.kafka_look import Group, looking
 from consumer.edges.postgres.connect import open_pool, place
 from consumer.edges.postgres.writable import require_writable
-from consumer.errors import NotReachable, ScoreConsumerError, ScoringError, SessionNotFound
+from consumer.errors import NotReachable, ScoreConsumerError, ScoringError
 from consumer.judge.sample import Member
 from consumer.judges import open_judge, prices
 from consumer.ports import ChatMessage
@@ -121,13 +121,11 @@ async def _history(settings: Settings) -> str:
         )
         try:
             await history.probe()
-        except SessionNotFound as error:
-            raise NotReachable(
-                f"History at {url} has no list of sessions at {BASE_PATH}/sessions (404): is "
-                "HISTORY_URL the service's own address, without a path of the API?"
-            ) from error
         except ScoringError as error:
-            raise NotReachable(f"History at {url}: {error}") from error
+            raise NotReachable(
+                f"History at {url}, asked for {BASE_PATH}/sessions: {error}. Is HISTORY_URL its "
+                "own address, without a path of the API?"
+            ) from error
     return f"{url} lists sessions"
 
 
