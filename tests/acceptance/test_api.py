@@ -41,7 +41,7 @@ class Live:
                     fields = {}
 
     async def until(self, count: int) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.events) < count:
                 await asyncio.sleep(0.02)
 

@@ -89,7 +89,8 @@ class Listening:
                 self._queue.put_nowait(Sent(id=fields["id"], kind=fields["event"], data=data))
 
     async def next(self) -> Sent:
-        async with asyncio.timeout(10):
+        # A transaction of another test holds up what is told: the order of commits is kept.
+        async with asyncio.timeout(60):
             return await self._queue.get()
 
     async def states(self, count: int) -> list[tuple[str, str]]:
@@ -97,7 +98,7 @@ class Listening:
         return [(event.data["session_id"], event.data["state"]) for event in events]
 
     async def ended(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await asyncio.wait([self._task])
 
 
