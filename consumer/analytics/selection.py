@@ -10,6 +10,8 @@ from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
+from consumer.error_codes import State
+
 DEFAULT_DAYS = 30
 # Names are nearly as many as scores: counting those of a year takes longer than anyone waits.
 NAMES_DAYS = 92
@@ -41,17 +43,6 @@ def days(
     if at_most and last - first >= timedelta(days=at_most):
         raise ValueError(f"from {first} to {last} are more than {at_most} days")
     return first, last
-
-
-class State(StrEnum):
-    """What became of a request, as scorecards tell it."""
-
-    PENDING = "pending"
-    IN_PROGRESS = "in_progress"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    CANCELLED = "cancelled"
 
 
 class Band(StrEnum):

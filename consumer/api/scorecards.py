@@ -12,11 +12,12 @@ from fastapi.responses import StreamingResponse
 from starlette.responses import Response
 
 from consumer.analytics.scorecards import Scorecards, csv_header, csv_lines, json_lines, page
-from consumer.analytics.selection import Band, CardFilter, Cursor, State
+from consumer.analytics.selection import Band, CardFilter, Cursor
 from consumer.api.access import Scope, needs
 from consumer.api.ports import Cards, Wired
 from consumer.api.problems import Problem
 from consumer.api.values import PREFIX, Limit, Name, ProfileId, Time
+from consumer.error_codes import State
 from consumer.events import SessionId
 
 router = APIRouter(prefix=PREFIX, tags=["scorecards"], dependencies=[needs(Scope.READ)])

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from consumer.analytics.selection import Band, CardFilter, Cursor, Selection, State
+from consumer.analytics.selection import Band, CardFilter, Cursor, Selection
 from consumer.edges.postgres.analytics import StoredAnalytics
 from consumer.edges.postgres.connect import open_pool, place
+from consumer.error_codes import State
 from tests.bench.many_scores import fill
 from tests.integration.builders import migrated_database
 from tests.support.plans import Plan, plan_of

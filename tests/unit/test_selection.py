@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer.analytics.scorecards import Scorecard, csv_header, csv_lines, json_lines, page
-from consumer.analytics.selection import Band, CardFilter, Cursor, State, days
+from consumer.analytics.selection import Band, CardFilter, Cursor, days
+from consumer.error_codes import State
 from consumer.scoring.aggregate import BANDS
 
 TODAY = date(2026, 3, 31)
