@@ -26,8 +26,8 @@ from tests.support.stage import Stage
 TIMES_AS_QUICK = 10
 TIMEOUT_S = 400
 RATE = 4.0
-# Ten minutes of real time: a tenth, what the product's own looks and limits take, and as much again
-# as a busy machine may need. It takes 20 to 50 s to be named, and 10 to 60 s to be back.
+# Ten minutes of real time: a tenth, what the product's own looks and limits take, and what a busy
+# machine may need beside that.
 NAMED_WITHIN_S = 60 + 45 + 60
 BACK_WITHIN_S = 90 + 60
 
