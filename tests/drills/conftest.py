@@ -26,10 +26,9 @@ from tests.support.stage import Stage
 TIMES_AS_QUICK = 10
 TIMEOUT_S = 400
 RATE = 4.0
-# Ten minutes of real time: a tenth, what the product's own looks and limits take, and what a busy
-# machine may need beside that.
-NAMED_WITHIN_S = 60 + 45 + 60
-BACK_WITHIN_S = 90 + 60
+# Ten minutes of real time: a tenth, and what the product's own looks and limits take.
+NAMED_WITHIN_S = 60 + 45
+BACK_WITHIN_S = 90
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,10 +10,9 @@ from time import thread_time
 from typing import Any
 
 # n log n takes 8 to 11 times as long for 8 times as much, quadratic work 64 times. What no longer
-# fits the processor's caches, which others use as well, takes a few times as long beside that: 20
-# times were seen with two busy processes a core.
+# fits the processor's caches, which others use as well, takes a few times as long beside that.
 TIMES = 8
-MOST, MOST_OF_MUCH = TIMES * 3.5, TIMES * 4.0
+MOST, MOST_OF_MUCH = TIMES * 2.5, TIMES * 4.0
 MUCH_BYTES = 1_000_000
 # Below this a step's time is noise; a ratio to it is smaller than the true one, never larger.
 LEAST_S = 0.002
