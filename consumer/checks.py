@@ -17,7 +17,7 @@ from consumer.edges.kafka_look import Group, looking
 from consumer.edges.postgres.connect import open_pool, place
 from consumer.edges.postgres.writable import require_writable
 from consumer.errors import NotReachable, ScoreConsumerError, ScoringError
-from consumer.judge.sample import Member
+from consumer.judge.sample import TEMPERATURE, Member
 from consumer.judges import open_judge, prices
 from consumer.ports import ChatMessage
 from consumer.settings import Settings
@@ -131,5 +131,7 @@ async def _history(settings: Settings) -> str:
 
 async def _judge(member: Member) -> str:
     """A call of a few tokens, without the line's limits and retries."""
-    completion = await member.provider.complete([QUESTION], SCHEMA, max_tokens=TOKENS)
+    completion = await member.provider.complete(
+        [QUESTION], SCHEMA, max_tokens=TOKENS, temperature=TEMPERATURE
+    )
     return f"{completion.model} answers"

@@ -106,7 +106,7 @@ async def judge_file(
     about = None
     try:
         about = read_subject(path, labels, prices)
-        scored = await score_session(about, profile, judge, _errand())
+        scored = await score_session(about, profile, judge, _errand(), size=_size(path))
     except ScoringError as error:
         return _failed(path, profile, about, error)
     return DeskScore(
@@ -117,6 +117,10 @@ async def judge_file(
         judgement=scored.judgement,
         error=None,
     )
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
 
 
 def _errand() -> Errand:

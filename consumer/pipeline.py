@@ -35,7 +35,6 @@ from consumer.scoring.aggregate import (
     look,
 )
 from consumer.scoring.criteria import Criteria, criteria
-from consumer.scoring.inputs import Inputs
 from consumer.scoring.judgement import Judgement, view_of
 from consumer.scoring.profile import Profile, by_id, select
 from consumer.scoring.score import Score, new_score
@@ -204,7 +203,6 @@ class Pipeline:
                 total=scored.total,
                 judgement=scored.judgement,
                 judge_skipped=scored.judge_skipped,
-                inputs=scored.inputs,
                 duration_ms=round((now() - request.claimed_at) / timedelta(milliseconds=1)),
             )
         )
@@ -281,7 +279,6 @@ class Scored:
 
     total: Total
     judgement: Judgement | None = None
-    inputs: Inputs | None = None
     judge_skipped: str | None = None
 
 
@@ -297,16 +294,17 @@ async def score_session(
     if not asks_judge(profile, findings):
         return Scored(total=combine(profile, findings, None))
     try:
-        judgement, inputs = await judge.judge(
+        judgement = await judge.judge(
             subject,
             profile,
             total_of=lambda verdict: total_alone(profile, findings, verdict),
             errand=errand,
+            size=size,
         )
     except BudgetExhausted as error:
         return _by_rules_only(profile, findings, error)
     total = combine(profile, findings, judgement)
-    return Scored(total=total, judgement=judgement, inputs=inputs)
+    return Scored(total=total, judgement=judgement)
 
 
 def asks_judge(profile: Profile, findings: Findings) -> bool:

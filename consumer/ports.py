@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol, Self
 from uuid import UUID
@@ -36,14 +36,33 @@ class ChatMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A request to a judge as it went out: its path below the base URL, a newline, the body.
+
+    `dialect`: how the verdict's shape was asked for. `temperature`: None where none was sent.
+    """
+
+    content: bytes = field(repr=False)
+    dialect: str
+    max_tokens: int
+    temperature: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """The judge's raw answer to one call, and what it used."""
+    """The judge's raw answer to one call, what it used, and what it was the answer to.
+
+    `model` is what the provider says answered; `fingerprint` its name for the system behind it,
+    where it has one.
+    """
 
     text: str
     model: str
+    fingerprint: str | None = None
     input_tokens: int
     output_tokens: int
     truncated: bool
+    sent: Sent
 
     @property
     def tells_usage(self) -> bool:
@@ -67,9 +86,19 @@ class Provider(Protocol):
         """How long an answer may be, to begin with."""
 
     async def complete(
-        self, messages: Sequence[ChatMessage], schema: Mapping[str, Any], *, max_tokens: int
+        self,
+        messages: Sequence[ChatMessage],
+        schema: Mapping[str, Any],
+        *,
+        max_tokens: int,
+        temperature: float,
     ) -> Completion:
         """One call. Raises JudgeUnavailable, JudgeRefused, ContextOverflow or InternalError."""
+
+    async def repeat(self, sent: Sent) -> Completion:
+        """One call with the same request, byte for byte. Raises as `complete` does; InternalError
+        too where this model is by now asked elsewhere.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

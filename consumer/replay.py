@@ -1,7 +1,8 @@
-"""A stored judgement again: the same prompt, byte for byte, and on wish a new answer to it."""
+"""A stored judgement again: the request as it was sent, and on wish a new answer to it."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,16 +12,13 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from consumer.errors import ConfigError, InternalError
-from consumer.judge.line import Question
+from consumer.judge.line import Repetition
 from consumer.judge.panel import Judge
-from consumer.judge.sample import TEMPERATURE, Member
-from consumer.ports import ChatMessage, Completion, Errand
-from consumer.scoring.elision import Fitted, fit
-from consumer.scoring.inputs import request_sha256, session_in
-from consumer.scoring.profile import Profile, parse_profile
+from consumer.judge.sample import Member
+from consumer.ports import Completion, Errand, Sent
 from consumer.scoring.score import Score
-from consumer.scoring.scorers.base import Subject, subject
-from consumer.scoring.verdict import Verdict, VerdictInvalid, check, output_schema
+from consumer.scoring.sent import Content, prompt_of, unpacked, whole
+from consumer.scoring.verdict import VerdictInvalid, last_object
 
 SEND_LIMIT_S = 600.0
 
@@ -34,8 +32,8 @@ class Stored(Protocol):
     async def criteria(self, criteria_hash: str) -> dict[str, Any]:
         """What scores under this hash were made by."""
 
-    async def inputs(self, sha256: str) -> bytes | None:
-        """What judges were shown; None where it was pruned."""
+    async def sent(self, sha256s: Sequence[str]) -> dict[str, Content]:
+        """What judges were sent, by SHA-256; what was pruned is not there."""
 
 
 class CannotReplay(InternalError):
@@ -44,16 +42,33 @@ class CannotReplay(InternalError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """One sample's request, rebuilt. `matches`: it is what was sent then, byte for byte."""
+    """One sample's request; `parts` are what it is made up of, none where `why_not` tells why it
+    can't be. `schema` is the verdict's.
+    """
 
     sample: Mapping[str, Any]
-    rebuilt_sha256: str
-    subject: Subject
-    profile: Profile
-    fitted: Fitted
+    schema: Mapping[str, Any]
+    parts: tuple[bytes, ...] = ()
+    why_not: str | None = None
+
+    @property
+    def request(self) -> bytes | None:
+        """Path, newline and body, as they were sent."""
+        return whole(self.parts, self.sample["nonce"]) if self.parts else None
+
+    @property
+    def prompt(self) -> str:
+        """What the judge read first; empty where it can't be rebuilt."""
+        return prompt_of(self.parts, self.sample["nonce"]) if self.parts else ""
+
+    @property
+    def rebuilt_sha256(self) -> str | None:
+        """Of the request, in hex."""
+        return hashlib.sha256(self.request).hexdigest() if self.request else None
 
     @property
     def matches(self) -> bool:
+        """Whether it is what was sent then, byte for byte."""
         return bool(self.rebuilt_sha256 == self.sample["request_sha256"])
 
 
@@ -63,7 +78,6 @@ class Again:
 
     before: Mapping[str, int]
     now: Mapping[str, int]
-    verdict: Verdict
     completion: Completion
 
     @property
@@ -74,82 +88,103 @@ class Again:
 
 
 async def rebuild(stored: Stored, score_id: UUID) -> list[Replayed]:
-    """The requests of all samples of a score. Raises CannotReplay."""
+    """The requests of all samples of a score. Raises CannotReplay where there never was any."""
     score = await stored.score(score_id)
     if score is None:
         raise CannotReplay(f"there is no score {score_id}")
     if not score.samples:
         raise CannotReplay(f"score {score_id} was made by rules only: no judge was asked")
-    content = await stored.criteria(score.criteria_hash)
-    profile, template = parse_profile(content["profile"]), content["judge"]["prompt"]
-    sessions: dict[str, Subject] = {}
-    for sha256 in dict.fromkeys(sample["inputs_sha256"] for sample in score.samples):
-        inputs = await stored.inputs(sha256)
-        if inputs is None:
-            raise CannotReplay(f"what the judge of score {score_id} was shown is pruned")
-        sessions[sha256] = _shown(inputs, score_id)
-    return [
-        _rebuilt(sample, sessions[sample["inputs_sha256"]], profile, template)
-        for sample in score.samples
-    ]
-
-
-def _shown(inputs: bytes, score_id: UUID) -> Subject:
-    try:
-        session = session_in(inputs)
-    except ValueError as error:
-        raise CannotReplay(f"what the judge of score {score_id} was shown is damaged") from error
-    return subject(session, price=lambda *_: None, cost_usd=None)
+    criteria = await stored.criteria(score.criteria_hash)
+    wanted = {sha256 for sample in score.samples for sha256 in sample.get("sent_sha256", ())}
+    contents = await stored.sent(sorted(wanted))
+    return [_rebuilt(sample, score_id, criteria, contents) for sample in score.samples]
 
 
 def _rebuilt(
-    sample: Mapping[str, Any], about: Subject, profile: Profile, template: str
+    sample: Mapping[str, Any],
+    score_id: UUID,
+    criteria: Mapping[str, Any],
+    contents: Mapping[str, Content],
 ) -> Replayed:
-    fitted = fit(
-        template,
-        about,
-        profile,
-        nonce=sample["nonce"],
-        budget_tokens=sample["budget_tokens"],
-        correction=sample["correction"],
-    )
-    rebuilt = request_sha256(
-        model=sample["asked_model"],
-        temperature=TEMPERATURE,
-        profile=profile,
-        prompt=fitted.prompt,
-    )
-    return Replayed(
-        sample=sample, rebuilt_sha256=rebuilt, subject=about, profile=profile, fitted=fitted
-    )
+    schema = criteria["judge"]["output_schema"]
+    try:
+        parts = _parts(sample, score_id, criteria, contents)
+    except CannotReplay as error:
+        return Replayed(sample=sample, schema=schema, why_not=str(error))
+    return Replayed(sample=sample, schema=schema, parts=parts)
+
+
+def _parts(
+    sample: Mapping[str, Any],
+    score_id: UUID,
+    criteria: Mapping[str, Any],
+    contents: Mapping[str, Content],
+) -> tuple[bytes, ...]:
+    names = sample.get("sent_sha256")
+    if names is None:
+        raise CannotReplay(
+            f"score {score_id} can't be rebuilt: another program made it (scoring version "
+            f"{criteria['scoring_version']}), and did not store what it sent"
+        )
+    if not contents.keys() >= set(names):
+        raise CannotReplay(f"what the judge of score {score_id} was sent is pruned")
+    try:
+        return tuple(unpacked(contents[name]) for name in names)
+    except ValueError as error:
+        raise CannotReplay(f"what the judge of score {score_id} was sent is damaged") from error
 
 
 async def send(replayed: Replayed, judge: Judge) -> Again:
-    """Asks the same judge the same once more.
+    """Sends the same judge the same request once more.
 
-    Raises ConfigError where it is not configured any more, JudgeInvalidOutput's cause as
-    CannotReplay, and what Line.ask raises.
+    Raises ConfigError where it is not configured any more, CannotReplay where there is no request,
+    or no answer to compare with, and what Line.ask raises.
     """
-    member = _member(replayed.sample, judge)
-    question = Question(
-        messages=(ChatMessage(role="user", text=replayed.fitted.prompt),),
-        schema=output_schema(replayed.profile),
-        max_tokens=member.provider.max_output_tokens,
+    if replayed.request is None:
+        raise CannotReplay(replayed.why_not or "")
+    sample, member = replayed.sample, _member(replayed.sample, judge)
+    sent = Sent(
+        content=replayed.request,
+        dialect=sample["dialect"],
+        max_tokens=sample["max_tokens"],
+        temperature=sample["temperature"],
+    )
+    repetition = Repetition(
+        sent=sent,
+        text=replayed.prompt,
         errand=Errand(request_id=uuid.uuid4(), lease_token=uuid.uuid4(), left_s=SEND_LIMIT_S),
         asked_at=monotonic(),
     )
-    completion = await member.line.ask(member.provider, question)
-    session, transcript = replayed.subject.session, replayed.fitted.transcript
+    completion = await member.line.ask(member.provider, repetition)
     try:
-        verdict = check(completion.text, replayed.profile, session, transcript)
+        now = points_in(completion.text, replayed.schema)
     except VerdictInvalid as error:
         raise CannotReplay(f"the answer is not acceptable: {error}") from error
-    return Again(
-        before=replayed.sample["points"],
-        now=verdict.points or verdict.score_breakdown,
-        verdict=verdict,
-        completion=completion,
-    )
+    return Again(before=sample["points"], now=now, completion=completion)
+
+
+def points_in(text: str, schema: Mapping[str, Any]) -> dict[str, int]:
+    """The points in an answer by a verdict's schema, whatever program wrote that: of all criteria,
+    or of a breakdown. Raises VerdictInvalid. The rest of a verdict is compared with nothing.
+    """
+    answer, fields = last_object(text), schema["properties"]
+    if "criteria" not in fields:
+        given = answer.get("score_breakdown")
+        points = given if isinstance(given, dict) else {}
+        allowed: Mapping[str, Sequence[int]] = dict.fromkeys(points, range(101))
+    else:
+        criteria = fields["criteria"]["properties"]
+        allowed = {i: shape["properties"]["score"]["enum"] for i, shape in criteria.items()}
+        points = {i: _score(answer.get("criteria"), i) for i in allowed}
+    wrong = [i for i, score in points.items() if type(score) is not int or score not in allowed[i]]
+    if wrong or not points:
+        raise VerdictInvalid([f"no valid points for {', '.join(wrong) or 'anything'}"])
+    return points
+
+
+def _score(criteria: Any, name: str) -> Any:
+    said = criteria.get(name) if isinstance(criteria, dict) else None
+    return said.get("score") if isinstance(said, dict) else None
 
 
 def _member(sample: Mapping[str, Any], judge: Judge) -> Member:
@@ -169,13 +204,22 @@ def as_json(replayed: Sequence[Replayed], answers: Sequence[Again]) -> list[dict
         row: dict[str, Any] = {
             "provider": sample.sample["provider"],
             "model": sample.sample["asked_model"],
+            "temperature": sample.sample.get("temperature"),
             "request_sha256": sample.sample["request_sha256"],
             "rebuilt_sha256": sample.rebuilt_sha256,
-            "matches": sample.matches,
-            "prompt_bytes": len(sample.fitted.prompt.encode()),
+            "matches": None if sample.why_not else sample.matches,
+            "why_not": sample.why_not,
+            "prompt_bytes": len(sample.prompt.encode()),
         }
         if n < len(answers):
             again = answers[n]
+            row["answered"] = {
+                "then": {name: sample.sample[name] for name in ("model", "fingerprint")},
+                "now": {
+                    "model": again.completion.model,
+                    "fingerprint": again.completion.fingerprint,
+                },
+            }
             row["changes"] = [
                 {"criterion": name, "then": then, "now": now} for name, then, now in again.changes
             ]

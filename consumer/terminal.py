@@ -18,7 +18,7 @@ from consumer.error_codes import FailedState
 from consumer.plaintext import Text, plain
 from consumer.scoring.aggregate import BANDS, Total, band
 from consumer.scoring.gates import GateResult
-from consumer.scoring.judgement import Judgement, total_cost_usd
+from consumer.scoring.judgement import Judgement, Sample, total_cost_usd
 from consumer.scoring.profile import Profile
 from consumer.scoring.scorers.base import Place
 from consumer.scoring.tool_report import ToolReport
@@ -239,10 +239,16 @@ def desk_json(item: DeskScore) -> dict[str, Any]:
 
 def _judgement_json(judgement: Judgement) -> dict[str, Any]:
     return {
-        "samples": [asdict(sample) for sample in judgement.samples],
+        "samples": [_sample_json(sample) for sample in judgement.samples],
         "totals": list(judgement.totals),
         "cost_usd": total_cost_usd(judgement.samples),
     }
+
+
+def _sample_json(sample: Sample) -> dict[str, Any]:
+    fields = asdict(sample)
+    del fields["request"]
+    return {**fields, "request_sha256": sample.request.sha256}
 
 
 def check_line(made: Check) -> RenderableType:
@@ -255,7 +261,7 @@ def check_line(made: Check) -> RenderableType:
 def replay_line(sample: Replayed) -> RenderableType:
     """Whether a request was rebuilt as it was."""
     mark, colour = ("matches", "green") if sample.matches else ("differs", "red")
-    size = len(sample.fitted.prompt.encode())
+    size = len(sample.request or b"")
     return Text.assemble(
         (f"{sample.sample['provider']} / {sample.sample['asked_model']}", "bold"),
         f": {size} bytes, SHA-256 {sample.rebuilt_sha256} ",
@@ -349,6 +355,7 @@ def score_card(row: Mapping[str, Any]) -> Panel:
         Text(f"profile   {row['judge_profile_id']} v{row['judge_profile_version']}"),
         Text(f"criteria  {row['criteria_hash']}"),
         Text(f"judge     {_judge(row)}"),
+        *(Text(f"sample    {_sample(sample)}") for sample in row["samples"]),
         Text(
             f"scored    {row['scored_at']:%Y-%m-%d %H:%M:%S} UTC, confidence {row['confidence']:g}"
         ),
@@ -374,6 +381,16 @@ def _judge(row: Mapping[str, Any]) -> str:
         f"{row['judge_input_tokens']} + {row['judge_output_tokens']} tokens, "
         + ("cost unknown" if cost is None else f"${cost:.4f}")
     )
+
+
+def _sample(sample: Mapping[str, Any]) -> str:
+    """What a judge was really asked with, and who answered; a former program stored less."""
+    asked = f"{sample['provider']} / {sample['asked_model']}"
+    if "temperature" in sample:
+        set_to = sample["temperature"]
+        asked += f", temperature {'not sent' if set_to is None else format(set_to, 'g')}"
+    by = f" ({sample['fingerprint']})" if sample.get("fingerprint") else ""
+    return f"{sample['total']}: {asked}; {sample['model']}{by} answered"
 
 
 def _stored_gates(row: Mapping[str, Any]) -> Iterable[RenderableType]:

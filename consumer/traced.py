@@ -12,7 +12,7 @@ import httpx
 
 from consumer.errors import ConfigError
 from consumer.limits.room import Place
-from consumer.ports import ChatMessage, Completion, History, Provider
+from consumer.ports import ChatMessage, Completion, History, Provider, Sent
 from consumer.scoring.session import Session
 from consumer.tracing import OFF, Attributes, Tracer
 
@@ -78,7 +78,12 @@ class TracedProvider:
         return self.provider.max_output_tokens
 
     async def complete(
-        self, messages: Sequence[ChatMessage], schema: Mapping[str, Any], *, max_tokens: int
+        self,
+        messages: Sequence[ChatMessage],
+        schema: Mapping[str, Any],
+        *,
+        max_tokens: int,
+        temperature: float,
     ) -> Completion:
         """See ports.Provider."""
         about = {
@@ -88,9 +93,15 @@ class TracedProvider:
             "gen_ai.request.max_tokens": max_tokens,
         }
         with self.tracer.span(f"chat {self.model}", kind="client", attributes=about) as span:
-            completion = await self.provider.complete(messages, schema, max_tokens=max_tokens)
+            completion = await self.provider.complete(
+                messages, schema, max_tokens=max_tokens, temperature=temperature
+            )
             span.note(_of(completion))
             return completion
+
+    async def repeat(self, sent: Sent) -> Completion:
+        """See ports.Provider; only commands repeat anything, and they have no traces."""
+        return await self.provider.repeat(sent)
 
 
 def traced_history(history: History, tracer: Tracer, client: httpx.AsyncClient) -> History:

@@ -246,13 +246,18 @@ FOR UPDATE SKIP LOCKED;
 
 -- name: insert_score
 -- The score with its missing tools, approaches and steps, in place of the session's former one by
--- this profile; and what judges were shown, under its SHA-256.
+-- this profile; and what judges were sent, under its SHA-256.
 WITH retired AS (
     UPDATE session_scores SET is_current = false
     WHERE session_id = $2 AND judge_profile_id = $5 AND is_current
     RETURNING score_id
-), shown AS (
-    INSERT INTO judge_inputs (sha256, content) SELECT $43::text, $44::bytea WHERE $43 IS NOT NULL
+), sent AS (
+    INSERT INTO judge_sent (sha256, content)
+    SELECT sha256, content FROM unnest($43::text[], $44::bytea[]) AS made (sha256, content)
+    -- All scores by a profile share a row: they would wait for each other to write to it.
+    WHERE NOT EXISTS (SELECT FROM judge_sent known WHERE known.sha256 = made.sha256
+                      AND known.used_at > now() - interval '1 hour')
+    ORDER BY sha256
     ON CONFLICT (sha256) DO UPDATE SET used_at = now()
 ), score AS (
     INSERT INTO session_scores (score_id, session_id, request_id, criteria_hash, judge_profile_id,
@@ -286,12 +291,17 @@ SELECT approaches.id, step.ordinality, step.text
 FROM approaches JOIN given ON given.position = approaches.position,
     jsonb_array_elements_text(given.steps) WITH ORDINALITY AS step (text, ordinality);
 
--- name: inputs
--- What judges were shown.
-SELECT content FROM judge_inputs WHERE sha256 = $1;
+-- name: sent
+-- What judges were sent.
+SELECT sha256, content FROM judge_sent WHERE sha256 = ANY ($1::text[]);
+
+-- name: prune_sent
+-- Deletes what judges were sent, where it was last used more than $1 days ago; up to $2 rows.
+DELETE FROM judge_sent WHERE sha256 = ANY (ARRAY(
+    SELECT sha256 FROM judge_sent WHERE used_at < now() - make_interval(days => $1) LIMIT $2));
 
 -- name: prune_inputs
--- Deletes what judges were shown, where it was last used more than $1 days ago; up to $2 rows.
+-- The same of what a former program stored in its place.
 DELETE FROM judge_inputs WHERE sha256 = ANY (ARRAY(
     SELECT sha256 FROM judge_inputs WHERE used_at < now() - make_interval(days => $1) LIMIT $2));
 

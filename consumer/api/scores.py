@@ -36,6 +36,26 @@ class Approach(BaseModel):
     steps: list[str]
 
 
+class Sample(BaseModel):
+    """One judge's accepted answer: the total that it alone comes to, what was really sent, and
+    which model says that it answered. A `temperature` of null: none was sent, since the model
+    takes none; or, as of `fingerprint`, `dialect` and `max_tokens`: a former version scored it.
+    """
+
+    provider: str
+    asked_model: str
+    model: str
+    fingerprint: str | None = None
+    dialect: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    total: int
+    points: dict[str, int]
+    calls: int
+    verified_quotes: float | None
+    request_sha256: str
+
+
 class Override(BaseModel):
     """A human's score. The judge's stays what it is."""
 
@@ -81,6 +101,7 @@ class Score(BaseModel):
     judge_output_tokens: int
     judge_cost_usd: float | None
     judge_skipped: str | None
+    samples: list[Sample]
     injection_suspected: bool
     injection_flags: list[dict[str, Any]]
     agent: str

@@ -38,16 +38,17 @@ Since = Annotated[
 T = TypeVar("T")
 
 EXIT_PROBLEM = 1
+EXIT_CANNOT_TELL = 3  # after 2, a usage error: there is nothing to compare with
 # What a statement may take where a person waits for it, and where much is looked at.
 PATIENCE_S = 10.0
 LONG_PATIENCE_S = 30.0
 SAY_EVERY_S = 3
 
 
-def fail(message: str) -> NoReturn:
-    """Says what is wrong, in red on standard error, and exits with 1."""
+def fail(message: str, code: int = EXIT_PROBLEM) -> NoReturn:
+    """Says what is wrong, in red on standard error, and exits."""
     typer.secho(message, err=True, fg=typer.colors.RED)
-    raise SystemExit(EXIT_PROBLEM)
+    raise SystemExit(code)
 
 
 def wait_for(work: Coroutine[Any, Any, T], *, saying: Callable[[], str] | None = None) -> T:

@@ -10,6 +10,7 @@ from uuid import UUID
 import typer
 
 from consumer.cli.base import (
+    EXIT_CANNOT_TELL,
     EXIT_PROBLEM,
     Json,
     app,
@@ -69,9 +70,10 @@ def replay(
     prompt: Annotated[bool, typer.Option("--prompt", help="Print the prompts themselves.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Rebuild what a score's judge was asked, and say whether it is the same byte for byte.
+    """Rebuild what a score's judge was sent, and say whether it is the same byte for byte.
 
-    Example: `score-consumer replay 1c0e4bb2-... --send`. Exits with 1 where it does not match.
+    Example: `score-consumer replay 1c0e4bb2-... --send`. Exits with 1 where it does not match, and
+    with 3 where it can't be rebuilt: it was pruned, or a former version did not store it.
     """
     from consumer import logs
     from consumer import replay as replaying
@@ -81,16 +83,20 @@ def replay(
 
     logs.set_up("WARNING", "console")
     replayed = wait_for(with_store(rebuild))
-    answers = wait_for(_sent(replayed, max_cost)) if send else []
+    why_not = dict.fromkeys(sample.why_not for sample in replayed if sample.why_not)
+    answers = wait_for(_sent(replayed, max_cost)) if send and not why_not else []
+    rebuilt = [sample for sample in replayed if not sample.why_not]
     if as_json:
         tell(replaying.as_json(replayed, answers), as_json)
     elif prompt:
-        for sample in replayed:
-            typer.echo(sample.fitted.prompt)
+        for sample in rebuilt:
+            typer.echo(sample.prompt)
     else:
-        _tell_replay(replayed, answers)
-    if not all(sample.matches for sample in replayed):
-        fail("what would be sent now is not what was sent then")
+        _tell_replay(rebuilt, answers)
+    if not all(sample.matches for sample in rebuilt):
+        fail("what is stored is not what was sent then")
+    if why_not:
+        fail("\n".join(why_not), EXIT_CANNOT_TELL)
 
 
 async def _sent(replayed: list[Replayed], max_cost: float | None) -> list[Again]:

@@ -246,7 +246,7 @@ def prune(
     ] = None,
     inputs_older_than: Annotated[
         int | None,
-        typer.Option(min=1, help="Days since a judge was shown a session: no replay after that."),
+        typer.Option(min=1, help="Days since a judge was sent a request: no replay after that."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -282,6 +282,6 @@ def prune(
     lines = [
         f"{deleted['deleted']} finished request(s) deleted",
         f"{deleted['spend']} row(s) about what judges cost deleted",
-        f"{deleted['inputs']} session(s) as judges were shown them deleted",
+        f"{deleted['inputs']} content(s) of what judges were sent deleted",
     ]
     tell(deleted, as_json, lines=lines)

@@ -42,7 +42,7 @@ from consumer.judge.estimate import TokenEstimate
 from consumer.limits.breaker import Breaker, Permit, State
 from consumer.limits.concurrency import AdaptiveConcurrency
 from consumer.limits.rate import RateLimiter
-from consumer.ports import ChatMessage, Completion, Errand, Prices, Provider, Spend
+from consumer.ports import ChatMessage, Completion, Errand, Prices, Provider, Sent, Spend
 
 log = structlog.get_logger()
 
@@ -56,24 +56,56 @@ TOLERATED_CONGESTION = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What a model is asked, and on whose behalf. `asked_at` is monotonic seconds."""
+class _OnErrand:
+    """On whose behalf a model is asked, and when (monotonic seconds)."""
 
-    messages: tuple[ChatMessage, ...]
-    schema: Mapping[str, Any]
-    max_tokens: int
     errand: Errand
     asked_at: float
-
-    @property
-    def text(self) -> str:
-        return "\n".join(message.text for message in self.messages)
 
     @property
     def left_s(self) -> float:
         """Seconds until whoever asks gives up."""
         left_s = self.errand.left_s
         return inf if left_s is None else left_s - (monotonic() - self.asked_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(_OnErrand):
+    """What a model is asked."""
+
+    messages: tuple[ChatMessage, ...]
+    schema: Mapping[str, Any]
+    max_tokens: int
+    temperature: float
+
+    @property
+    def text(self) -> str:
+        return "\n".join(message.text for message in self.messages)
+
+    async def put_to(self, provider: Provider) -> Completion:
+        """One call."""
+        return await provider.complete(
+            self.messages, self.schema, max_tokens=self.max_tokens, temperature=self.temperature
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repetition(_OnErrand):
+    """What a model was asked before, in the same bytes; `text` is what it reads."""
+
+    sent: Sent
+    text: str
+
+    @property
+    def max_tokens(self) -> int:
+        return self.sent.max_tokens
+
+    async def put_to(self, provider: Provider) -> Completion:
+        """One call."""
+        return await provider.repeat(self.sent)
+
+
+Asked = Question | Repetition
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,7 +152,7 @@ class Line:
         """Whether the next call is to find out if the provider is well again."""
         return self.breaker.state is State.HALF_OPEN and not self.held
 
-    async def ask(self, provider: Provider, question: Question) -> Completion:
+    async def ask(self, provider: Provider, question: Asked) -> Completion:
         """The provider's answer.
 
         Raises JudgeHeld while the provider is left alone, another JudgeUnavailable where all tries
@@ -170,7 +202,7 @@ class Line:
         held.paid = paid
         return held
 
-    async def _tried(self, provider: Provider, question: Question, course: _Course) -> Completion:
+    async def _tried(self, provider: Provider, question: Asked, course: _Course) -> Completion:
         """One call, tried again by the schedule while the provider is unwell; a probe is not."""
         # Not the question itself: tenacity's objects refer to themselves, and would keep the prompt
         # until garbage is collected, which is after a thousand calls.
@@ -202,7 +234,7 @@ class Line:
         wished = error.retry_after or 0.0
         return wished <= min(LONGEST_WAIT_IN_CALL_S, until - monotonic()) and not self.held
 
-    async def _try(self, provider: Provider, question: Question, course: _Course) -> Completion:
+    async def _try(self, provider: Provider, question: Asked, course: _Course) -> Completion:
         estimate = self.estimate(provider.model)
         tokens = estimate.tokens(question.text) + question.max_tokens
         async with self.concurrency.slot() as slot:
@@ -212,9 +244,7 @@ class Line:
             async with self._account(provider, question) as bill:
                 try:
                     with metrics.judge_call(self.name):
-                        bill.completion = completion = await provider.complete(
-                            question.messages, question.schema, max_tokens=question.max_tokens
-                        )
+                        bill.completion = completion = await question.put_to(provider)
                 except (JudgeRateLimited, JudgeOverloaded):
                     slot.congested()
                     raise
@@ -240,7 +270,7 @@ class Line:
                 raise
 
     @asynccontextmanager
-    async def _account(self, provider: Provider, question: Question) -> AsyncIterator[_Bill]:
+    async def _account(self, provider: Provider, question: Asked) -> AsyncIterator[_Bill]:
         """Reserves the worst case, and books what the call came to, however it ended."""
         bill = _Bill(name=self.name, provider=provider, prices=self.prices)
         prompt_tokens = self.estimate(provider.model).tokens(question.text)
@@ -265,7 +295,7 @@ class Line:
                 spend = self.account.spend
                 await asyncio.shield(self._settle(spend, reservation, booked or 0.0))
 
-    async def _reserve(self, usd: float | None, question: Question) -> UUID | None:
+    async def _reserve(self, usd: float | None, question: Asked) -> UUID | None:
         account, errand = self.account, question.errand
         if account is None:
             return None

@@ -18,7 +18,6 @@ from consumer.limits.breaker import State
 from consumer.ports import Errand, Prices
 from consumer.scoring import injection
 from consumer.scoring.criteria import JudgeSettings
-from consumer.scoring.inputs import Inputs, inputs_of
 from consumer.scoring.judgement import Judgement, Sample, total_cost_usd
 from consumer.scoring.profile import Profile, Seat
 from consumer.scoring.prompt import render
@@ -36,8 +35,10 @@ TotalOf = Callable[[Verdict], int]
 
 # Samples of one request by their place, for its next attempt: they are paid for.
 _Kept = dict[int, Sample]
-# Requests between two attempts; those under way are limited by slots.
+# Requests between two attempts, and bytes of what their judges were sent; those under way are
+# limited by slots.
 MAX_KEPT_REQUESTS = 1000
+MAX_KEPT_BYTES = 64 * 1024 * 1024
 # What a prompt has beside its session: the template, the criteria, the tools that there were.
 PROMPT_TOKENS = 8000
 
@@ -102,35 +103,40 @@ class Judge:
             ) from error
 
     async def judge(
-        self, subject: Subject, profile: Profile, *, total_of: TotalOf, errand: Errand
-    ) -> tuple[Judgement, Inputs]:
-        """The judgement, and what its prompts were rendered from.
+        self,
+        subject: Subject,
+        profile: Profile,
+        *,
+        total_of: TotalOf,
+        errand: Errand,
+        size: int = 0,
+    ) -> Judgement:
+        """What the judges say; `size`: bytes of the session, see `beside`.
 
         Raises what `sample` raises, JudgeNotConfigured, and JudgeUnavailable where the errand's
         time is over. A BudgetExhausted tells which samples were paid for before it.
         """
         members = self._members(profile)
-        inputs = inputs_of(subject.session)
         asking = Asking(
             subject=subject,
             profile=profile,
             template=self.prompts[profile.judge.prompt],
             prices=self.prices,
             errand=errand,
-            inputs=inputs,
+            size=size,
         )
         with self._samples_of(errand.request_id) as kept:
             try:
                 async with asyncio.timeout(errand.left_s):
                     judgement, flags = await both(
                         _judgement(asking, members, total_of, kept),
-                        _flags(subject.session, inputs),
+                        _flags(subject.session, size),
                     )
             except TimeoutError as error:
                 raise JudgeUnavailable(f"no verdict within {errand.left_s or 0:.0f} s") from error
             except BudgetExhausted as error:
                 raise _told_what_was_paid(error, tuple(kept.values())) from error
-        return replace(judgement, flags=flags), inputs
+        return replace(judgement, flags=flags)
 
     @contextlib.contextmanager
     def _samples_of(self, request_id: UUID) -> Iterator[_Kept]:
@@ -145,9 +151,15 @@ class Judge:
         except BaseException:
             if kept:
                 self._kept[request_id] = kept
-            if len(self._kept) > MAX_KEPT_REQUESTS:
+            while self._keeps_too_much:
                 self._kept.pop(next(iter(self._kept)))
             raise
+
+    @property
+    def _keeps_too_much(self) -> bool:
+        samples = (sample for kept in self._kept.values() for sample in kept.values())
+        size = sum(sample.request.size for sample in samples)
+        return len(self._kept) > MAX_KEPT_REQUESTS or size > MAX_KEPT_BYTES
 
     def expected(self, subject: Subject, profile: Profile) -> Iterator[Expected]:
         """What each sample may come to at most, about. Raises JudgeNotConfigured."""
@@ -190,10 +202,10 @@ class Judge:
             _observe(line)
 
 
-async def _flags(session: Session, inputs: Inputs) -> tuple[injection.Flag, ...]:
+async def _flags(session: Session, size: int) -> tuple[injection.Flag, ...]:
     """Found while the judge thinks."""
     await let_others()  # the question leaves first
-    return await beside(len(inputs.content), injection.flags, session)
+    return await beside(size, injection.flags, session)
 
 
 async def _judgement(

@@ -11,13 +11,13 @@ import structlog
 from consumer import metrics
 from consumer.errors import ContextOverflow, InternalError, JudgeInvalidOutput
 from consumer.judge.line import Line, Question
-from consumer.ports import ChatMessage, Completion, Errand, Prices, Provider
+from consumer.ports import ChatMessage, Completion, Errand, Prices, Provider, Sent
 from consumer.scoring.elision import DoesNotFit, Fitted, fit
-from consumer.scoring.inputs import Inputs, request_sha256
 from consumer.scoring.judgement import Sample
 from consumer.scoring.profile import Profile
 from consumer.scoring.prompt import correction
 from consumer.scoring.scorers.base import Subject
+from consumer.scoring.sent import sent_request
 from consumer.scoring.verdict import Verdict, VerdictInvalid, check, output_schema, place
 from consumer.together import beside
 
@@ -57,19 +57,25 @@ class Member:
 
 @dataclass(slots=True)
 class _Usage:
-    """Tokens and USD over all calls for one verdict, the rejected answers' included."""
+    """Tokens and USD over all calls for one verdict, the rejected answers' included; what was first
+    sent and answered, and who answered last.
+    """
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = 0.0
     model: str = ""
+    fingerprint: str | None = None
+    sent: Sent = field(init=False)
 
     def add(self, completion: Completion, cost_usd: float | None) -> None:
+        if self.calls == 0:
+            self.sent = completion.sent
         self.calls += 1
         self.input_tokens += completion.input_tokens
         self.output_tokens += completion.output_tokens
-        self.model = completion.model
+        self.model, self.fingerprint = completion.model, completion.fingerprint
         # Call by call: some prices depend on how long a call's prompt is.
         if self.cost_usd is not None:
             self.cost_usd = None if cost_usd is None else self.cost_usd + cost_usd
@@ -119,20 +125,15 @@ class _Conversation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """What all samples of one judgement have in common."""
+    """What all samples of one judgement have in common. `size`: bytes of the session."""
 
     subject: Subject
     profile: Profile
     template: str
     prices: Prices
     errand: Errand
-    inputs: Inputs
+    size: int
     asked_at: float = field(default_factory=monotonic)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the session."""
-        return len(self.inputs.content)
 
 
 async def sample(asking: Asking, member: Member) -> Sample:
@@ -150,25 +151,23 @@ async def sample(asking: Asking, member: Member) -> Sample:
     )
     usage = _Usage()
     verdict = await _accepted(asking, member, conversation, fitted, usage)
+    content = usage.sent.content
+    request = await beside(len(content), sent_request, content, fitted.prompt, nonce)
     return Sample(
         verdict=verdict,
         provider=member.provider.name,
         model=usage.model,
+        fingerprint=usage.fingerprint,
         asked_model=member.provider.model,
+        dialect=usage.sent.dialect,
+        max_tokens=usage.sent.max_tokens,
+        temperature=usage.sent.temperature,
         calls=usage.calls,
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         cost_usd=usage.cost_usd,
         nonce=nonce,
-        budget_tokens=member.budget_tokens,
-        correction=learnt,
-        request_sha256=request_sha256(
-            model=member.provider.model,
-            temperature=TEMPERATURE,
-            profile=asking.profile,
-            prompt=fitted.prompt,
-        ),
-        inputs_sha256=asking.inputs.sha256,
+        request=request,
         elision=fitted.elision,
     )
 
@@ -228,6 +227,7 @@ async def _asked(asking: Asking, member: Member, conversation: _Conversation) ->
         messages=conversation.messages,
         schema=output_schema(asking.profile),
         max_tokens=conversation.max_tokens,
+        temperature=TEMPERATURE,
         errand=asking.errand,
         asked_at=asking.asked_at,
     )

@@ -16,6 +16,7 @@ from consumer.scoring.aggregate import JudgeView
 from consumer.scoring.elision import Elision
 from consumer.scoring.injection import Flag
 from consumer.scoring.rounding import round_half_up
+from consumer.scoring.sent import Content, SentRequest
 from consumer.scoring.verdict import MAX_APPROACHES, Approach, MissingTool, Verdict
 
 ONE_SAMPLE_CONFIDENCE = 0.6
@@ -28,23 +29,24 @@ WORTHLESS_SD = 25.0
 class Sample:
     """One accepted verdict and what it took: tokens and USD over all its calls.
 
-    `model` is what the provider says it was. `request_sha256` is of what was first sent;
-    `inputs_sha256` names what it can be rebuilt from.
+    `model` and `fingerprint` are what the provider says answered. `request` is the first that was
+    answered, `dialect`, `max_tokens` and `temperature` (None: none was sent) are of it.
     """
 
     verdict: Verdict
     provider: str
     model: str
+    fingerprint: str | None
     asked_model: str
+    dialect: str
+    max_tokens: int
+    temperature: float | None
     calls: int
     input_tokens: int
     output_tokens: int
     cost_usd: float | None
     nonce: str
-    budget_tokens: int
-    correction: float
-    request_sha256: str
-    inputs_sha256: str = ""
+    request: SentRequest
     elision: Elision | None = None
 
 
@@ -63,6 +65,12 @@ class Judgement:
     def sd(self) -> float | None:
         """Standard deviation of the totals (of a sample: n - 1); None for one alone."""
         return statistics.stdev(self.totals) if len(self.totals) > 1 else None
+
+    @property
+    def contents(self) -> tuple[Content, ...]:
+        """What the requests of all samples are made up of, each content once."""
+        contents = (content for sample in self.samples for content in sample.request.contents)
+        return tuple({content.sha256: content for content in contents}.values())
 
     @property
     def elision(self) -> Elision | None:

@@ -10,10 +10,10 @@ from uuid import UUID
 from pydantic_core import to_jsonable_python
 
 from consumer.scoring.aggregate import RiskReason, Total
-from consumer.scoring.inputs import Inputs
 from consumer.scoring.judgement import Judgement, Sample, total_cost_usd
 from consumer.scoring.profile import Method, Profile
 from consumer.scoring.scorers.base import Subject
+from consumer.scoring.sent import Content
 from consumer.scoring.session import Session
 from consumer.scoring.text import storable, storable_json
 from consumer.scoring.verdict import Approach, MissingTool
@@ -48,7 +48,7 @@ class SessionFacts:
 class Score:
     """One row of session_scores with its children; `scored_at` is None until it is stored.
 
-    `inputs` are what the judge's prompts were rendered from, on their way to the store.
+    `sent` is what judges were sent, on its way to the store.
     """
 
     score_id: UUID
@@ -84,7 +84,7 @@ class Score:
     triggered_by: str
     duration_ms: int
     scored_at: datetime | None = None
-    inputs: Inputs | None = None
+    sent: tuple[Content, ...] = ()
 
 
 def new_score(
@@ -99,7 +99,6 @@ def new_score(
     judgement: Judgement | None,
     duration_ms: int,
     judge_skipped: str | None = None,
-    inputs: Inputs | None = None,
 ) -> Score:
     """The score that this scoring came to. `judge_skipped`: why a judge was not asked who should
     have been.
@@ -139,7 +138,7 @@ def new_score(
         approaches=judgement.approaches if judgement else (),
         triggered_by=triggered_by,
         duration_ms=duration_ms,
-        inputs=inputs,
+        sent=judgement.contents if judgement else (),
     )
 
 
@@ -196,16 +195,18 @@ def _sample(sample: Sample, total: int) -> dict[str, Any]:
     return {
         "provider": sample.provider,
         "model": sample.model,
+        "fingerprint": sample.fingerprint,
         "asked_model": sample.asked_model,
+        "dialect": sample.dialect,
+        "max_tokens": sample.max_tokens,
+        "temperature": sample.temperature,
         "total": total,
         "points": verdict.points or verdict.score_breakdown,
         "calls": sample.calls,
         "verified_quotes": verdict.verified_share,
         "nonce": sample.nonce,
-        "budget_tokens": sample.budget_tokens,
-        "correction": sample.correction,
-        "request_sha256": sample.request_sha256,
-        "inputs_sha256": sample.inputs_sha256,
+        "request_sha256": sample.request.sha256,
+        "sent_sha256": [content.sha256 for content in sample.request.contents],
     }
 
 

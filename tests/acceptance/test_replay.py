@@ -79,27 +79,31 @@ async def test_what_was_changed_or_pruned_is_said(stage: Stage) -> None:
     stage.stand_ins.add("s-good", "good")
     async with stage.consumer():
         score_id = (await stage.answer(await stage.ask("s-good"))).data["score_id"]
-    changed = "UPDATE judge_inputs SET content = convert_to(replace(convert_from(content, 'UTF8'), "
-    await stage.rows(changed + "'payment-api', 'payment-spi'), 'UTF8')")
+    await stage.rows("ALTER TABLE session_scores DISABLE TRIGGER session_scores_immutable")
+    nonce = "UPDATE session_scores SET samples = jsonb_set(samples, '{0, nonce}', to_jsonb(%s))"
+    ((sample,),) = await stage.rows("SELECT samples->0->>'nonce' FROM session_scores")
+    await stage.rows(nonce % "'another'::text")
     other = await stage.cli("replay", score_id, "--json")
     assert (other.code, other.json[0]["matches"]) == (1, False)
-    assert "what would be sent now is not what was sent then" in other.err
+    assert "what is stored is not what was sent then" in other.err
     assert "differs" in (await stage.cli("replay", score_id)).out
-    await stage.rows("UPDATE judge_inputs SET content = substring(content FROM 1 FOR 100)")
+    await stage.rows(nonce % f"'{sample}'::text")
+    await stage.rows("UPDATE judge_sent SET content = substring(content FROM 1 FOR 100)")
     broken = await stage.cli("replay", score_id)
-    assert (broken.code, broken.out) == (1, "")
-    assert f"what the judge of score {score_id} was shown is damaged" in broken.err
+    assert (broken.code, broken.out) == (3, "")
+    assert f"what the judge of score {score_id} was sent is damaged" in broken.err
     assert "Traceback" not in broken.err
     kept = ("prune", "--older-than", "1", "--inputs-older-than", "30", "--json")
     assert (await stage.cli(*kept)).json["inputs"] == 0
-    await stage.rows("UPDATE judge_inputs SET used_at = now() - interval '31 days'")
+    await stage.rows("UPDATE judge_sent SET used_at = now() - interval '31 days'")
     assert (await stage.cli("prune", "--older-than", "1", "--json")).json["inputs"] == 0
     assert (await stage.cli("prune")).code == 1, "it has to be said what"
     inputs = await stage.cli("prune", "--inputs-older-than", "30", "--json")
-    assert inputs.json == {"deleted": 0, "spend": 0, "inputs": 1}
-    gone = await stage.cli("replay", score_id)
-    assert (gone.code, gone.out) == (1, "")
-    assert f"what the judge of score {score_id} was shown is pruned" in gone.err
+    assert inputs.json == {"deleted": 0, "spend": 0, "inputs": 2}
+    gone = await stage.cli("replay", score_id, "--send", "--json")
+    assert (gone.code, gone.json[0]["matches"]) == (3, None)
+    assert gone.json[0]["why_not"] == f"what the judge of score {score_id} was sent is pruned"
+    assert gone.json[0]["why_not"] in gone.err
     assert stage.stand_ins.judge_calls["s-good"] == 1
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,8 @@ async def tables(stage: Stage) -> str:
     for name in (row["tablename"] for row in names):
         rows = await stage.rows(f"SELECT to_jsonb(t)::text AS row FROM {name} t")  # noqa: S608
         held += [row["row"] for row in rows]
-    shown = await stage.rows("SELECT convert_from(content, 'UTF8') AS row FROM judge_inputs")
-    text = "\n".join([*held, *(row["row"] for row in shown)])
+    sent = await stage.rows("SELECT content FROM judge_sent")
+    assert sent
+    text = "\n".join([*held, *(zlib.decompress(row["content"]).decode() for row in sent)])
     assert "judge_unavailable" in text
     return text

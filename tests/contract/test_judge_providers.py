@@ -40,6 +40,7 @@ from tests.support.broken_http import BROKEN, NO_UTF_8, saying
 from tests.support.judge_servers import (
     ANTHROPIC,
     APIS,
+    FINGERPRINT,
     GEMINI,
     OPENAI,
     PER_MINUTE,
@@ -99,7 +100,7 @@ class Judge:
     server: JudgeServer
 
     async def ask(self, schema: Any = SCHEMA, messages: Any = ASKED) -> Completion:
-        return await self.provider.complete(messages, schema, max_tokens=4096)
+        return await self.provider.complete(messages, schema, max_tokens=4096, temperature=0.0)
 
     async def fails(self, error: type[Exception]) -> Any:
         """The error; it is exactly of this class, and repeats nothing that is secret."""
@@ -169,12 +170,64 @@ async def test_an_answer_is_its_text_its_model_and_all_its_tokens(
 ) -> None:
     async with judging(api, api.ok()) as judge:
         completion = await judge.ask()
-        assert completion == Completion(
-            text=TEXT, model=SERVED_MODEL, input_tokens=700, output_tokens=50, truncated=False
-        )
         (asked,) = judge.server.asked
+        assert completion == Completion(
+            text=TEXT,
+            model=SERVED_MODEL,
+            fingerprint=FINGERPRINT if api is OPENAI else None,
+            input_tokens=700,
+            output_tokens=50,
+            truncated=False,
+            sent=completion.sent,
+        )
         assert asked.path == api.path
         assert (asked.query, KEY in asked.path) == (b"", False)
+
+
+@each_api
+async def test_what_was_sent_is_told_in_its_bytes(judging: Judging, api: Api) -> None:
+    async with judging(api, api.ok()) as judge:
+        sent = (await judge.ask()).sent
+        (asked,) = judge.server.asked
+        base, _, path = asked.path.lstrip("/").partition("/")
+        assert (base, sent.content) == ("v1", path.encode() + b"\n" + asked.raw)
+        assert (sent.dialect, sent.max_tokens, sent.temperature) == ("json_schema", 4096, 0.0)
+
+
+@each_api
+async def test_a_request_is_repeated_byte_for_byte(judging: Judging, api: Api) -> None:
+    async with judging(api, api.ok()) as judge:
+        first = await judge.ask()
+        assert await judge.provider.repeat(first.sent) == first
+        one, other = judge.server.asked
+        assert (other.path, other.raw, other.headers["content-type"]) == (
+            one.path,
+            one.raw,
+            one.headers["content-type"],
+        )
+
+
+@each_api
+async def test_nothing_is_left_out_of_what_is_repeated(judging: Judging, api: Api) -> None:
+    words = "temperature is not supported"
+    refusal = {
+        "openai": openai_error("unsupported_value", message=words),
+        "gemini": gemini_error(400, "INVALID_ARGUMENT", words),
+        "anthropic": anthropic_error("invalid_request_error", words),
+    }[api.kind]
+    async with judging(api, api.ok(), reply(400, refusal)) as judge:
+        sent = (await judge.ask()).sent
+        with pytest.raises(InternalError, match="does not accept our request"):
+            await judge.provider.repeat(sent)
+        assert len(judge.server.asked) == 2
+
+
+async def test_what_another_api_was_sent_is_not_repeated(judging: Judging) -> None:
+    async with judging(OPENAI, OPENAI.ok()) as judge, judging(GEMINI, GEMINI.ok()) as other:
+        sent = (await judge.ask()).sent
+        with pytest.raises(InternalError, match=r"^judge main was asked at chat/completions, and"):
+            await other.provider.repeat(sent)
+        assert other.server.asked == []
 
 
 async def test_what_openai_is_sent(judging: Judging) -> None:
@@ -339,9 +392,10 @@ async def test_a_server_may_leave_out_what_it_does_not_know(judging: Judging) ->
         "usage": {"prompt_tokens": 7, "completion_tokens": None},
     }
     async with judging(OPENAI, reply(200, bare)) as judge:
-        assert await judge.ask() == Completion(
-            text=TEXT, model="judge-1", input_tokens=7, output_tokens=0, truncated=False
-        )
+        completion = await judge.ask()
+        assert (completion.text, completion.model) == (TEXT, "judge-1")
+        assert (completion.input_tokens, completion.output_tokens) == (7, 0)
+        assert (completion.truncated, completion.fingerprint) == (False, None)
 
 
 NO_COUNTS = [-5, 2**63, 10**30, 1e300, 12.5, True, "12", [], {}, base.MOST_TOKENS + 1]
@@ -371,9 +425,8 @@ async def test_a_count_that_is_none_leaves_the_usage_unknown(
 ) -> None:
     async with judging(api, reply(200, _counting(api, name, count))) as judge:
         completion = await judge.ask()
-        assert completion == Completion(
-            text=TEXT, model=SERVED_MODEL, input_tokens=0, output_tokens=0, truncated=False
-        )
+        assert (completion.text, completion.model) == (TEXT, SERVED_MODEL)
+        assert (completion.input_tokens, completion.output_tokens) == (0, 0)
         assert not completion.tells_usage
 
 
@@ -922,7 +975,9 @@ async def test_openai_s_reasoning_models_take_other_parameters(
         assert third["max_completion_tokens"] == 4096
         assert {"max_tokens", "temperature"}.isdisjoint(third)
         assert _format(third) == "json_schema"
-        await judge.ask()
+        sent = (await judge.ask()).sent
+        assert (sent.temperature, sent.dialect) == (None, "json_schema")
+        assert json.loads(sent.content.partition(b"\n")[2]) == third
         assert len(judge.server.asked) == 4
         assert judge.bodies[3] == third
     assert [entry["part"] for entry in logged] == ["max_tokens", "temperature"]
@@ -1006,5 +1061,5 @@ async def test_openai_s_provider_begins_with_a_schema(servers: JudgeServers) -> 
     server = servers.open(OPENAI.ok())
     async with open_client(server.url + "/v1", timeout_s=10, headers={}) as client:
         opened = OpenAIProvider(client=client, name="main", model="m", max_output_tokens=256)
-        await opened.complete(ASKED, SCHEMA, max_tokens=256)
+        await opened.complete(ASKED, SCHEMA, max_tokens=256, temperature=0.0)
     assert [_format(asked.body) for asked in server.asked] == ["json_schema"]

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import httpx
+from pydantic_core import to_json
 from rich.console import Console
 
 from consumer import terminal
@@ -27,11 +28,11 @@ from consumer.edges.prices import PriceList
 from consumer.errors import HistoryInvalid
 from consumer.intake import IntakeSettings, dead_letter, incoming
 from consumer.pipeline import session_cost_usd, session_price
+from consumer.ports import Sent
 from consumer.scoring import injection
 from consumer.scoring.aggregate import aggregate, look
 from consumer.scoring.criteria import criteria
 from consumer.scoring.elision import _LEAST_LINE_BYTES, DoesNotFit, Fitted, fit
-from consumer.scoring.inputs import inputs_of, session_in
 from consumer.scoring.judgement import Judgement, Sample
 from consumer.scoring.patterns import compiled
 from consumer.scoring.profile import Profile, ProfileInvalid, parse_profile
@@ -42,6 +43,7 @@ from consumer.scoring.scorers.base import subject
 from consumer.scoring.scorers.keywords import _wanted
 from consumer.scoring.scorers.numbers import _evidence_values
 from consumer.scoring.scorers.prose import lines
+from consumer.scoring.sent import SentRequest, sent_request, unpacked, whole
 from consumer.scoring.tool_report import BYTES_PER_TOKEN
 from consumer.scoring.transcript import transcript, utf8_size
 from consumer.scoring.verdict import Verdict, VerdictInvalid, check
@@ -99,17 +101,19 @@ def _flags(made: Made) -> Any:
     return made["session"] and injection.flags(made["session"])
 
 
-def _inputs(made: Made) -> Any:
-    return made["session"] and inputs_of(made["session"])
-
-
-def _again(made: Made) -> Any:
-    return made["inputs"] and session_in(made["inputs"].content)
-
-
 def _whole(made: Made) -> Fitted | None:
     about = made["subject"]
     return about and fit(TEMPLATE, about, JUDGED, nonce="n", budget_tokens=10**9)
+
+
+def _sent(made: Made) -> SentRequest | None:
+    if (fitted := made["prompt, whole"]) is None:
+        return None
+    return sent_request(b"judge\n" + to_json({"prompt": fitted.prompt}), fitted.prompt, "n")
+
+
+def _rebuilt(made: Made) -> Any:
+    return made["sent"] and whole([unpacked(content) for content in made["sent"].contents], "n")
 
 
 def _shortened(share: float, made: Made) -> Fitted | None:
@@ -142,7 +146,6 @@ def _score(made: Made) -> Any:
         total=aggregate(RULES, look(RULES, about), None),
         judgement=None,
         duration_ms=1,
-        inputs=made["inputs"],
     )
 
 
@@ -160,9 +163,9 @@ SESSION: Mapping[str, Step] = {
     **{name: partial(_scored, name) for name in SCORERS},
     "patterns": _patterns,
     "flags": _flags,
-    "inputs": _inputs,
-    "inputs, read": _again,
     "prompt, whole": _whole,
+    "sent": _sent,
+    "sent, rebuilt": _rebuilt,
     "prompt, shortened": partial(_shortened, 0.5),
     "prompt, hardly": partial(_shortened, 0.0),
     "score": _score,
@@ -226,7 +229,8 @@ def _completion(made: Made) -> str:
     body = json.dumps({"choices": [{"message": message}]}, ensure_ascii=False).encode()
     answer = Answer(status=200, headers={}, body=body)
     problem_in(answer)
-    return _provider()._completion(answer.json()).text
+    sent = Sent(content=b"", dialect="json_schema", max_tokens=1, temperature=0.0)
+    return _provider()._completion(answer.json(), sent).text
 
 
 def _verdict(made: Made) -> Any:
@@ -266,15 +270,17 @@ def _sample(verdict: Verdict) -> Sample:
         verdict=verdict,
         provider="p",
         model="m",
+        fingerprint=None,
         asked_model="m",
+        dialect="json_schema",
+        max_tokens=1,
+        temperature=0.0,
         calls=1,
         input_tokens=1,
         output_tokens=1,
         cost_usd=None,
         nonce="n",
-        budget_tokens=1,
-        correction=1.0,
-        request_sha256="",
+        request=sent_request(b"judge\nprompt", "prompt", "n"),
     )
 
 

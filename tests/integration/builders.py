@@ -118,6 +118,7 @@ async def emptied(dsn: str) -> str:
         DELETE FROM score_missing_tools;
         DELETE FROM session_scores;
         DELETE FROM judge_inputs;
+        DELETE FROM judge_sent;
         DELETE FROM judge_profiles;
         DELETE FROM scoring_criteria_definitions;
         ALTER TABLE scoring_criteria_definitions ENABLE TRIGGER criteria_immutable;

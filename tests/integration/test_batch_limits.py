@@ -29,6 +29,7 @@ FROM generate_series(1, 12) n;
 INSERT INTO judge_inputs (sha256, content, used_at)
 SELECT repeat(md5(n::text), 2), 'x', now() - make_interval(days => 200 - n)
 FROM generate_series(1, 12) n;
+INSERT INTO judge_sent SELECT * FROM judge_inputs ORDER BY used_at;
 
 INSERT INTO judge_spend (day, provider, cap_usd)
 SELECT current_date - 200 + n, 'openai', 9 FROM generate_series(1, 12) n;
@@ -58,6 +59,7 @@ SET enable_sort = off; SET enable_material = off; SET enable_memoize = off;
 # Each with its parameters, and how many rows it may change.
 LIMITED: dict[str, tuple[tuple[Any, ...], int]] = {
     "prune_requests": ((30, BATCH), BATCH),
+    "prune_sent": ((30, BATCH), BATCH),
     "prune_inputs": ((30, BATCH), BATCH),
     "prune_reservations": ((30, BATCH), BATCH),
     "prune_live": ((BATCH,), BATCH),

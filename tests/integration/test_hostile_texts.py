@@ -140,7 +140,6 @@ async def judged(subject: Subject, text: str, **facts: Any) -> Score:
         criteria_hash=CRITERIA.hash,
         total=scored.total,
         judgement=scored.judgement,
-        inputs=scored.inputs,
         duration_ms=1,
         **facts,
     )

@@ -65,7 +65,7 @@ UPDATE score_requests SET lost_leases = 1 + (session_id = 's15000')::integer
 WHERE state = 'pending' AND coalesced_into IS NULL AND request_id IN
     (SELECT md5('request' || n)::uuid FROM generate_series(15000, 15024) n);
 
-INSERT INTO judge_inputs (sha256, content, used_at)
+INSERT INTO judge_sent (sha256, content, used_at)
 SELECT repeat(md5(n::text), 2), repeat('x', 400)::bytea, now() - make_interval(days => n % 100)
 FROM generate_series(1, 10000) n;
 
@@ -107,7 +107,10 @@ HOT = {
     "lock_request": (f"{REQUEST}, {LEASE}", {"score_requests_pkey"}),
     "renew_leases": (f"ARRAY[{REQUEST}], ARRAY[{LEASE}], 60", {"score_requests_pkey"}),
     "give_back": (f"ARRAY[{REQUEST}], ARRAY[{LEASE}]", {"score_requests_pkey"}),
-    "insert_score": (f"NULL, 's77', NULL, NULL, 'p1'{', NULL' * 39}", {"one_current_score"}),
+    "insert_score": (
+        f"NULL, 's77', NULL, NULL, 'p1'{', NULL' * 37}, ARRAY[{SHA256}], ARRAY['x'::bytea]",
+        {"one_current_score", "judge_sent_pkey"},
+    ),
     "insert_waiters": (INCOMING, {"one_active_request", "score_requests_pkey"}),
     "session_requests": ("'s77'", {"score_requests_by_session"}),
     "shown_current_score": ("'s77', NULL", {"one_current_score"}),
@@ -125,7 +128,7 @@ HOT = {
     ),
     "backlog": ("100001", {"score_requests_pending_age", "score_requests_leases", "outbox_pkey"}),
     "prune_requests": ("90, 1000", {"score_requests_finished"}),
-    "inputs": (SHA256, {"judge_inputs_pkey"}),
+    "sent": (f"ARRAY[{SHA256}, repeat('0', 64)]", {"judge_sent_pkey"}),
     "score_by_id": ("md5('score7')::uuid", {"session_scores_pkey"}),
 }
 ORDERED_BY_INDEX = {

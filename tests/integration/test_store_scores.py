@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 import pytest_asyncio
+from pydantic_core import to_json
 
 from consumer.edges.postgres.rows import score_columns
 from consumer.edges.postgres.store import Backlog, Store
@@ -21,9 +22,9 @@ from consumer.errors import LeaseLost
 from consumer.events import event_id
 from consumer.pipeline import Failed
 from consumer.ports import ClaimedRequest
-from consumer.scoring.inputs import inputs_of
 from consumer.scoring.profile import Profile, parse_profile
 from consumer.scoring.score import Score
+from consumer.scoring.sent import Content, sent_request
 from consumer.scoring.text import storable, storable_json
 from consumer.scoring.verdict import Approach, MissingTool
 from tests.integration.builders import (
@@ -49,7 +50,6 @@ from tests.integration.builders import (
     value,
 )
 from tests.support.servers import PostgresServer
-from tests.unit.builders import message, session
 
 JSON_COLUMNS = {
     "score_breakdown",
@@ -816,68 +816,93 @@ async def test_the_backlog_says_how_much_waits_and_how_long(store: Store, databa
     assert 30 <= full.oldest_outbox_s < 55
 
 
-# ── what judges were shown ──────────────────────────────────────────────────
-
-INPUTS = inputs_of(session(message(ODD)))
+# ── what judges were sent ───────────────────────────────────────────────────
 
 
-async def test_what_judges_were_shown_is_kept_with_the_score(store: Store, database: str) -> None:
+def sent(prompt: str) -> tuple[Content, ...]:
+    """What is stored of a request for this prompt."""
+    return sent_request(b"judge\n" + to_json({"prompt": prompt}), prompt, "nonce").contents
+
+
+SENT = sent("Judge \0 this, \ufffe nonce")
+
+
+async def test_what_judges_were_sent_is_kept_with_the_score(store: Store, database: str) -> None:
     claimed = await in_progress(store)
-    sample = {"points": {"flow": 20}, "nonce": "n1", "inputs_sha256": INPUTS.sha256}
-    made = score(claimed, inputs=INPUTS, samples=(sample,))
+    names = [content.sha256 for content in SENT]
+    sample = {"points": {"flow": 20}, "nonce": "n1", "sent_sha256": names}
+    made = score(claimed, sent=SENT, samples=(sample,))
 
     await store.complete(claimed, made)
 
     stored = await store.score(made.score_id)
     assert stored is not None
     assert stored.samples == (sample,)
-    assert await store.inputs(INPUTS.sha256) == INPUTS.content
-    assert await store.inputs("0" * 64) is None
+    assert await store.sent([*names, "0" * 64]) == dict(zip(names, SENT, strict=True))
 
 
-async def test_the_same_inputs_are_kept_once_and_as_long_as_they_are_used(
+async def test_the_same_content_is_kept_once_and_as_long_as_it_is_used(
     store: Store, database: str
 ) -> None:
-    await scored(store, request(), inputs=INPUTS)
-    await execute(database, "UPDATE judge_inputs SET used_at = now() - interval '40 d'")
-    await scored(store, request(force_rescore=True), inputs=INPUTS)
+    await scored(store, request(), sent=SENT)
+    await execute(database, "UPDATE judge_sent SET used_at = now() - interval '40 d'")
+    await scored(store, request(force_rescore=True), sent=SENT[::-1])
 
-    (row,) = await fetch(database, "SELECT *, now() - used_at AS age FROM judge_inputs")
-    assert (row["sha256"], row["content"]) == (INPUTS.sha256, INPUTS.content)
-    assert row["age"] < timedelta(minutes=5)
+    rows = await fetch(database, "SELECT *, now() - used_at AS age FROM judge_sent")
+    assert {(row["sha256"], row["content"]) for row in rows} == {(c.sha256, c.packed) for c in SENT}
+    assert max(row["age"] for row in rows) < timedelta(minutes=5)
     assert await store.prune_inputs(older_than_days=30, batch=10) == 0
 
 
-async def test_a_score_by_rules_keeps_no_inputs(store: Store, database: str) -> None:
+async def test_nobody_waits_for_another_to_store_what_is_there(store: Store, database: str) -> None:
+    """All scores by a profile have a content in common."""
+    await scored(store, request("s1"), sent=SENT)
+    other = await asyncpg.connect(database)
+    try:
+        async with other.transaction(), asyncio.timeout(20):
+            await other.execute("SELECT FROM judge_sent FOR UPDATE")
+            await scored(store, request("s2"), sent=SENT)
+    finally:
+        await other.close()
+
+
+async def test_a_score_by_rules_keeps_nothing_that_was_sent(store: Store, database: str) -> None:
     await scored(store, request())
-    assert await value(database, "SELECT count(*) FROM judge_inputs") == 0
+    assert await value(database, "SELECT count(*) FROM judge_sent") == 0
 
 
-async def test_a_score_that_is_not_stored_keeps_no_inputs(store: Store, database: str) -> None:
+async def test_a_score_that_is_not_stored_keeps_nothing_either(store: Store, database: str) -> None:
     claimed = await in_progress(store)
     lost = replace(claimed, lease_token=uuid4())
     with pytest.raises(LeaseLost):
-        await store.complete(lost, score(lost, inputs=INPUTS))
-    assert await value(database, "SELECT count(*) FROM judge_inputs") == 0
+        await store.complete(lost, score(lost, sent=SENT))
+    assert await value(database, "SELECT count(*) FROM judge_sent") == 0
 
 
-async def test_old_inputs_are_pruned_in_batches_and_their_scores_stay(
+async def test_what_was_sent_long_ago_is_pruned_in_batches_and_its_scores_stay(
     store: Store, database: str
 ) -> None:
     for number in range(3):
-        inputs = inputs_of(session(id=f"s{number}"))
-        await scored(store, request(f"s{number}"), inputs=inputs)
+        contents = sent(f"prompt {number}")
+        await scored(store, request(f"s{number}"), sent=contents)
+    names = [content.sha256 for content in contents]
     await execute(
         database,
-        "UPDATE judge_inputs SET used_at = now() - interval '31 d' WHERE sha256 <> $1",
-        inputs.sha256,
+        "UPDATE judge_sent SET used_at = now() - interval '31 d' WHERE sha256 <> ALL ($1::text[])",
+        names,
+    )
+    # What a former program stored in its place.
+    await execute(
+        database,
+        "INSERT INTO judge_inputs SELECT repeat('0', 64), '{}', now() - interval '31 d'",
     )
 
     assert await store.prune_inputs(older_than_days=32, batch=10) == 0
     assert await store.prune_inputs(older_than_days=30, batch=1) == 1
     assert await store.prune_inputs(older_than_days=30, batch=10) == 1
+    assert await store.prune_inputs(older_than_days=30, batch=10) == 1, "of the former program"
     assert await store.prune_inputs(older_than_days=30, batch=10) == 0
-    assert await store.inputs(inputs.sha256) == inputs.content
+    assert set(await store.sent(names)) == set(names)
     assert (await row_counts(database))["session_scores"] == 3
 
 

@@ -26,6 +26,7 @@ Reply = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 TEXT = '{"verdict": "é \\" 1"}'
 SERVED_MODEL = "judge-1-2026-01-01"
+FINGERPRINT = "fp_44709d6fcb"
 # What no message and no log may repeat.
 SECRET = "sk-secret-1234567890"  # noqa: S105 - it opens nothing
 
@@ -75,7 +76,12 @@ class Asked:
     path: str
     query: bytes
     headers: Mapping[str, str]
-    body: Json
+    raw: bytes
+
+    @property
+    def body(self) -> Json:
+        """The body, decoded."""
+        return dict(json.loads(self.raw))
 
 
 @dataclass(slots=True)
@@ -92,7 +98,7 @@ class JudgeServer:
             path=path,
             query=scope["query_string"],
             headers=dict(request.headers),
-            body=json.loads(await request.body()),
+            raw=await request.body(),
         )
         self.asked.append(asked)
         reply = self.replies[min(len(self.asked), len(self.replies)) - 1]
@@ -166,7 +172,7 @@ def openai_answer(content: str | None, finish: str = "stop", refusal: str | None
             "completion_tokens_details": {"reasoning_tokens": 30},
         },
         "service_tier": "default",
-        "system_fingerprint": None,
+        "system_fingerprint": FINGERPRINT,
     }
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from consumer.ports import ClaimedRequest, Completion
+from consumer.ports import ClaimedRequest, Completion, Sent
 from consumer.scoring.profile import Profile, parse_profile
 from consumer.scoring.score import JudgeUsage, Score, SessionFacts
 from consumer.scoring.scorers.base import Subject, subject
@@ -203,6 +203,7 @@ def completion(text: str | None = None, **changes: Any) -> Completion:
         "input_tokens": 1000,
         "output_tokens": 200,
         "truncated": False,
+        "sent": Sent(content=b"", dialect="json_schema", max_tokens=1000, temperature=0.0),
     }
     return Completion(**{**fields, **changes})
 

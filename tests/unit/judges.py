@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from prometheus_client import REGISTRY
+from pydantic_core import to_json
 
 from consumer.judge.line import Line
 from consumer.judge.panel import Judge
@@ -14,7 +15,7 @@ from consumer.judge.sample import Member
 from consumer.limits.breaker import Breaker
 from consumer.limits.concurrency import AdaptiveConcurrency
 from consumer.limits.rate import RateLimiter
-from consumer.ports import ChatMessage, Completion, Errand
+from consumer.ports import ChatMessage, Completion, Errand, Sent
 from consumer.scoring.profile import Seat
 from tests.unit.builders import REQUEST_ID, TEMPLATE, completion
 
@@ -29,6 +30,7 @@ class Call:
     messages: tuple[ChatMessage, ...]
     schema: Mapping[str, Any]
     max_tokens: int
+    temperature: float
     at: float
 
     @property
@@ -38,14 +40,18 @@ class Call:
 
 @dataclass
 class FakeProvider:
-    """Gives these answers in order, and the last one for ever; an exception is raised."""
+    """Gives these answers in order, and the last one for ever; an exception is raised. It takes no
+    temperature where it is `picky`.
+    """
 
     script: list[Completion | Exception] = field(default_factory=lambda: [completion()])
     name: str = "main"
     model: str = "judge-1"
     max_output_tokens: int = 1000
     takes_s: float = 0.0
+    picky: bool = False
     calls: list[Call] = field(default_factory=list)
+    repeated: list[Sent] = field(default_factory=list)
 
     @property
     def times(self) -> list[float]:
@@ -53,9 +59,29 @@ class FakeProvider:
         return [call.at - self.calls[0].at for call in self.calls]
 
     async def complete(
-        self, messages: Sequence[ChatMessage], schema: Mapping[str, Any], *, max_tokens: int
+        self,
+        messages: Sequence[ChatMessage],
+        schema: Mapping[str, Any],
+        *,
+        max_tokens: int,
+        temperature: float,
     ) -> Completion:
-        self.calls.append(Call(tuple(messages), schema, max_tokens, now()))
+        self.calls.append(Call(tuple(messages), schema, max_tokens, temperature, now()))
+        told = {"model": self.model, "messages": list(messages), "schema": schema}
+        sampling = {} if self.picky else {"temperature": temperature}
+        sent = Sent(
+            content=b"judge\n" + to_json({**told, **sampling}),
+            dialect="json_schema",
+            max_tokens=max_tokens,
+            temperature=sampling.get("temperature"),
+        )
+        return replace(await self._answer(), sent=sent)
+
+    async def repeat(self, sent: Sent) -> Completion:
+        self.repeated.append(sent)
+        return replace(await self._answer(), sent=sent)
+
+    async def _answer(self) -> Completion:
         answer = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         if self.takes_s:
             await asyncio.sleep(self.takes_s)

@@ -20,6 +20,7 @@ from consumer.scoring.judgement import (
     view_of,
 )
 from consumer.scoring.profile import Profile
+from consumer.scoring.sent import sent_request
 from consumer.scoring.verdict import (
     Approach,
     CriterionVerdict,
@@ -56,15 +57,17 @@ def sample(said: Verdict | None = None, **changes: Any) -> Sample:
         "verdict": said or verdict(),
         "provider": "main",
         "model": "judge-1-2026",
+        "fingerprint": None,
         "asked_model": "judge-1",
+        "dialect": "json_schema",
+        "max_tokens": 1000,
+        "temperature": 0.0,
         "calls": 1,
         "input_tokens": 1000,
         "output_tokens": 100,
         "cost_usd": 0.5,
         "nonce": "n",
-        "budget_tokens": 9000,
-        "correction": 1.0,
-        "request_sha256": "0" * 64,
+        "request": sent_request(b"judge\nprompt n", "prompt n", "n"),
     }
     return Sample(**{**fields, **changes})
 

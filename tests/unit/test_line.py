@@ -26,10 +26,10 @@ from consumer.errors import (
     NotReachable,
 )
 from consumer.judge import line as module
-from consumer.judge.line import Account, Line, Question
+from consumer.judge.line import Account, Line, Question, Repetition
 from consumer.limits.breaker import State
 from consumer.limits.concurrency import AdaptiveConcurrency
-from consumer.ports import ChatMessage, Completion, Errand
+from consumer.ports import ChatMessage, Completion, Errand, Sent
 from tests.unit.builders import REQUEST_ID, completion
 from tests.unit.judges import LEASE, FakePrices, FakeProvider, FakeSpend, limiter, line, measured
 from tests.unit.virtual_time import virtually
@@ -50,6 +50,7 @@ def question(left_s: float = 600, **changes: Any) -> Question:
         "messages": (ChatMessage(role="user", text=PROMPT),),
         "schema": {"type": "object"},
         "max_tokens": 300,
+        "temperature": 0.0,
         "errand": Errand(request_id=REQUEST_ID, lease_token=LEASE, left_s=left_s),
         "asked_at": monotonic(),
     }
@@ -112,8 +113,9 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 async def test_the_question_is_passed_on_and_the_answer_back() -> None:
     before = measured("judge_call_seconds_count", provider="main", result="ok")
     provider = answering()
-    assert await line().ask(provider, question()) == completion()
+    told = await line().ask(provider, question())
     (call,) = provider.calls
+    assert told == completion(sent=told.sent)
     assert call.messages == (ChatMessage(role="user", text=PROMPT),)
     assert (call.schema, call.max_tokens) == ({"type": "object"}, 300)
     assert measured("judge_call_seconds_count", provider="main", result="ok") == before + 1
@@ -122,6 +124,20 @@ async def test_the_question_is_passed_on_and_the_answer_back() -> None:
 def test_a_question_s_text_is_all_its_messages() -> None:
     said = ChatMessage(role="user", text="a"), ChatMessage(role="assistant", text="b")
     assert question(messages=said).text == "a\nb"
+
+
+@virtually
+async def test_a_repetition_goes_the_same_way_in_the_same_bytes() -> None:
+    sent = Sent(content=b"p\n{}", dialect="none", max_tokens=300, temperature=None)
+    asked = question()
+    repetition = Repetition(sent=sent, text=PROMPT, errand=asked.errand, asked_at=asked.asked_at)
+    provider, spend = answering(UNWELL, completion()), FakeSpend()
+    account = Account(spend=spend, cap_usd=9)
+    told = await line(account=account).ask(provider, repetition)
+    assert (provider.repeated, provider.calls) == ([sent, sent], [])
+    assert told.sent == sent
+    await line(account=account).ask(answering(), asked)
+    assert len({one["amount_usd"] for one in spend.reserved}) == 1, "as much is set aside"
 
 
 class Prompt(str):

@@ -23,7 +23,6 @@ from consumer.limits.breaker import State
 from consumer.limits.concurrency import AdaptiveConcurrency
 from consumer.ports import Completion, Errand
 from consumer.scoring.criteria import JudgeSettings
-from consumer.scoring.inputs import Inputs, inputs_of
 from consumer.scoring.judgement import Judgement
 from consumer.scoring.profile import Profile, Seat
 from consumer.scoring.verdict import Verdict
@@ -64,9 +63,7 @@ def total_of(verdict: Verdict) -> int:
     return verdict.points["logical_flow"]
 
 
-async def judged(
-    asked: Judge, by: Profile = REVIEW, errand: Errand = ERRAND
-) -> tuple[Judgement, Inputs]:
+async def judged(asked: Judge, by: Profile = REVIEW, errand: Errand = ERRAND) -> Judgement:
     return await asked.judge(about(session()), by, total_of=total_of, errand=errand)
 
 
@@ -84,11 +81,10 @@ def panel(*names: str, **choice: Any) -> Profile:
 
 
 async def test_one_sample_of_the_default_judge() -> None:
-    judgement, inputs = await judged(judge(provider := FakeProvider([giving(7)])))
+    judgement = await judged(judge(provider := FakeProvider([giving(7)])))
     (sample,) = judgement.samples
     assert judgement.totals == (7,)
-    assert inputs == inputs_of(session())
-    assert sample.inputs_sha256 == inputs.sha256
+    assert sample.request.contents == judgement.contents
     assert len(provider.calls) == 1
 
 
@@ -107,7 +103,7 @@ async def test_a_profile_s_own_prompt_is_used() -> None:
 async def test_a_profile_s_own_judge_is_asked() -> None:
     default, own = FakeProvider(), FakeProvider(name="own", model="judge-2")
     by = profile(judge={"provider": "own", "model": "judge-2"})
-    judgement, _ = await judged(judge(default, own), by)
+    judgement = await judged(judge(default, own), by)
     assert (len(default.calls), judgement.samples[0].provider) == (0, "own")
 
 
@@ -124,7 +120,7 @@ async def test_a_judge_that_is_not_configured_cannot_be_asked() -> None:
 
 async def test_so_many_samples_as_the_profile_says() -> None:
     provider = FakeProvider([giving(10), giving(14), giving(12)])
-    judgement, _ = await judged(judge(provider), sampling(3))
+    judgement = await judged(judge(provider), sampling(3))
     assert judgement.totals == (10, 14, 12)
     assert [sample.verdict.points["logical_flow"] for sample in judgement.samples] == [10, 14, 12]
     assert len({sample.nonce for sample in judgement.samples}) == 3
@@ -139,7 +135,7 @@ async def test_samples_are_taken_side_by_side() -> None:
 
 async def test_each_member_of_a_panel_is_asked_as_often() -> None:
     one, other = FakeProvider([giving(10)]), FakeProvider([giving(20)], name="other")
-    judgement, _ = await judged(judge(one, other), panel("main", "other", samples=2))
+    judgement = await judged(judge(one, other), panel("main", "other", samples=2))
     assert [sample.provider for sample in judgement.samples] == ["main", "main", "other", "other"]
     assert judgement.totals == (10, 10, 20, 20)
     assert (len(one.calls), len(other.calls)) == (2, 2)
@@ -156,16 +152,16 @@ async def test_more_is_asked_only_near_the_threshold(
     flow = 15 if threshold else 25
     provider = FakeProvider([giving(flow)])
     by = profile(judge={"samples": 3, "adaptive_within": within}, quality_risk_threshold=threshold)
-    judgement, _ = await judged(judge(provider), by)
+    judgement = await judged(judge(provider), by)
     assert (len(judgement.samples), len(provider.calls)) == (samples, samples)
 
 
 async def test_the_first_sample_of_an_adaptive_panel_is_the_first_member_s() -> None:
     one, other = FakeProvider([giving(5)]), FakeProvider(name="other")
     far, near = (panel("main", "other", adaptive_within=n) for n in (10, 40))
-    assert (await judged(judge(one, other), far))[0].samples[0].provider == "main"
+    assert (await judged(judge(one, other), far)).samples[0].provider == "main"
     assert (len(one.calls), len(other.calls)) == (1, 0)
-    judgement, _ = await judged(judge(one, other), near)
+    judgement = await judged(judge(one, other), near)
     assert [sample.provider for sample in judgement.samples] == ["main", "other"]
 
 
@@ -179,7 +175,7 @@ async def test_what_is_paid_for_is_kept_for_the_next_attempt() -> None:
     asked, by = judge(one, other), panel("main", "other")
     with pytest.raises(JudgeUnavailable):
         await judged(asked, by)
-    judgement, _ = await judged(asked, by)
+    judgement = await judged(asked, by)
     assert judgement.totals == (10, 20)
     assert (len(one.calls), len(other.calls)) == (1, 2)
 
@@ -191,7 +187,7 @@ async def test_a_failure_is_told_when_all_have_ended() -> None:
     with pytest.raises(JudgeUnavailable):
         await judged(asked, by)
     one.script = [giving(10)]
-    assert (await judged(asked, by))[0].totals == (10, 20)
+    assert (await judged(asked, by)).totals == (10, 20)
     assert len(other.calls) == 1
 
 
@@ -201,15 +197,15 @@ async def test_an_adaptive_first_sample_is_kept_too() -> None:
     asked, by = judge(one, other), panel("main", "other", adaptive_within=100)
     with pytest.raises(JudgeUnavailable):
         await judged(asked, by)
-    assert (await judged(asked, by))[0].totals == (10, 20)
+    assert (await judged(asked, by)).totals == (10, 20)
     assert len(one.calls) == 1
 
 
 async def test_nothing_is_kept_of_what_was_answered() -> None:
     provider = FakeProvider([giving(10), giving(20)])
     asked = judge(provider)
-    assert (await judged(asked))[0].totals == (10,)
-    assert (await judged(asked))[0].totals == (20,)
+    assert (await judged(asked)).totals == (10,)
+    assert (await judged(asked)).totals == (20,)
 
 
 @virtually
@@ -220,8 +216,8 @@ async def test_nothing_is_kept_for_another_request() -> None:
         await judged(asked, by)
     other.script = [giving(20)]
     another = replace(ERRAND, request_id=UUID(int=2))
-    assert (await judged(asked, by, another))[0].totals == (11, 20)
-    assert (await judged(asked, by))[0].totals == (10, 20)
+    assert (await judged(asked, by, another)).totals == (11, 20)
+    assert (await judged(asked, by)).totals == (10, 20)
 
 
 @virtually
@@ -241,6 +237,20 @@ async def test_of_too_many_requests_the_oldest_is_forgotten(
     assert len(one.calls) == 3
     await judged(asked, by, errands[0])
     assert len(one.calls) == 4
+
+
+@virtually
+async def test_of_too_much_that_was_sent_the_oldest_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, other = FakeProvider([giving(10)]), FakeProvider([UNWELL], name="other")
+    asked, by = judge(one, other), panel("main", "other")
+    size = (await judged(judge(FakeProvider()))).samples[0].request.size
+    monkeypatch.setattr(module, "MAX_KEPT_BYTES", int(2.5 * size))
+    for n in (1, 2, 3):
+        with pytest.raises(JudgeUnavailable):
+            await judged(asked, by, replace(ERRAND, request_id=UUID(int=n)))
+    assert len(asked._kept) == 2
 
 
 @virtually

@@ -52,7 +52,6 @@ from consumer.pipeline import (
 )
 from consumer.ports import ClaimedRequest, Completion
 from consumer.scoring.criteria import JudgeSettings, criteria
-from consumer.scoring.inputs import inputs_of
 from consumer.scoring.profile import Profile
 from consumer.scoring.score import JudgeUsage, Score, SessionFacts
 from consumer.scoring.session import Session, Step
@@ -282,8 +281,7 @@ async def test_a_judged_score_in_full() -> None:
         65,
     )
     assert (len(sample["nonce"]), len(sample["request_sha256"])) == (32, 64)
-    assert score.inputs == inputs_of(session())
-    assert sample["inputs_sha256"] == score.inputs.sha256
+    assert sample["sent_sha256"] == [content.sha256 for content in score.sent]
     assert [(t.tool_name, t.availability) for t in score.missing_tools] == [
         ("pods_log", "exists_unused")
     ]
@@ -609,7 +607,7 @@ async def test_where_the_cap_is_reached_rules_may_do() -> None:
         "score": None,
         "not_applicable": "the judge was not asked (the spend cap is reached)",
     }
-    assert (score.judge, score.samples, score.inputs) == (JudgeUsage(), (), None)
+    assert (score.judge, score.samples, score.sent) == (JudgeUsage(), (), ())
     assert score.confidence == 0.9
     answer = completion(answer_json(criteria={"logical_flow": criterion_answer(5)}))
     asked = await World(provider=answering(answer), profiles=(by,)).score()

@@ -20,12 +20,12 @@ from consumer.errors import (
     JudgeUnavailable,
 )
 from consumer.judge import sample as module
-from consumer.judge.sample import Asking, Member, sample
+from consumer.judge.sample import TEMPERATURE, Asking, Member, sample
 from consumer.ports import ChatMessage, Completion
 from consumer.scoring.elision import Fitted, estimated_tokens, fit
-from consumer.scoring.inputs import inputs_of, request_sha256
 from consumer.scoring.judgement import Sample
 from consumer.scoring.prompt import correction
+from consumer.scoring.sent import prompt_of, unpacked, whole
 from consumer.scoring.session import Session
 from consumer.scoring.verdict import output_schema
 from tests.unit.builders import (
@@ -59,7 +59,7 @@ def asking(run: Session | None = None, **changes: Any) -> Asking:
         "template": TEMPLATE,
         "prices": FakePrices(),
         "errand": ERRAND,
-        "inputs": inputs_of(run),
+        "size": 0,
     }
     return Asking(**{**fields, **changes})
 
@@ -104,14 +104,15 @@ async def test_what_a_sample_tells_of_its_making() -> None:
         taken,
         provider="main",
         model="judge-1-2026-01-01",
+        fingerprint=None,
         asked_model="judge-1",
+        dialect="json_schema",
+        max_tokens=1000,
+        temperature=0.0,
         calls=1,
         input_tokens=700,
         output_tokens=50,
         cost_usd=0.8,
-        budget_tokens=17_000,
-        correction=1.0,
-        inputs_sha256=inputs_of(session()).sha256,
         elision=None,
     )
     # The price is that of the model asked for; what its answer calls itself is no name of a list's.
@@ -128,20 +129,32 @@ async def test_what_an_answer_cost_is_unknown_where_it_does_not_tell_its_usage()
     assert (taken.calls, taken.input_tokens, taken.cost_usd) == (2, 1000, None)
 
 
-async def test_the_same_request_can_be_made_again() -> None:
-    taken, provider = await ask(completion())
-    fitted = fit(
-        TEMPLATE,
-        about(session()),
-        REVIEW,
-        nonce=taken.nonce,
-        budget_tokens=taken.budget_tokens,
-        correction=taken.correction,
-    )
-    assert fitted.prompt == provider.calls[0].prompt
-    assert taken.request_sha256 == request_sha256(
-        model="judge-1", temperature=0.0, profile=REVIEW, prompt=fitted.prompt
-    )
+async def test_what_was_sent_is_kept_as_it_was_sent() -> None:
+    provider = FakeProvider()
+    taken = await sample(asking(), member(provider))
+    (call,) = provider.calls
+    kept = [unpacked(content) for content in taken.request.contents]
+    assert prompt_of(kept, taken.nonce) == call.prompt
+    told = json.loads(whole(kept, taken.nonce).partition(b"\n")[2])
+    assert told["schema"] == output_schema(REVIEW)
+    assert (told["model"], told["temperature"], call.temperature) == ("judge-1", 0.0, TEMPERATURE)
+
+
+async def test_what_a_judge_takes_no_temperature_was_sent() -> None:
+    taken = await sample(asking(), member(FakeProvider(picky=True)))
+    assert taken.temperature is None
+    kept = [unpacked(content) for content in taken.request.contents]
+    assert b"temperature" not in kept[0]
+
+
+@virtually
+async def test_of_several_calls_the_first_that_was_answered_is_kept() -> None:
+    first = completion("no", fingerprint="fp_1")
+    taken, provider = await ask(UNWELL, first, completion(fingerprint="fp_2"))
+    kept = [unpacked(content) for content in taken.request.contents]
+    told = json.loads(whole(kept, taken.nonce).partition(b"\n")[2])
+    assert [message["text"] for message in told["messages"]] == [provider.calls[0].prompt]
+    assert taken.fingerprint == "fp_2", "of the answer that was accepted"
 
 
 async def test_the_nonce_is_another_for_every_sample() -> None:
@@ -173,7 +186,7 @@ async def test_a_long_session_is_shortened_to_the_budget() -> None:
     taken = await sample(asking(LONG), member(provider, context_window=8000))
     assert taken.elision is not None
     assert taken.elision.strategy == ["cut_results"]
-    assert estimated_tokens(provider.calls[0].prompt) <= taken.budget_tokens == 6200
+    assert estimated_tokens(provider.calls[0].prompt) <= 6200
     assert measured("judge_elided_total") == before + 1
 
 
@@ -183,8 +196,8 @@ async def test_what_a_model_taught_about_its_tokens_shortens_too() -> None:
     assert (await sample(asking(LONG), judge)).elision is None
     judge.line.estimate("judge-1").correction = 1.5
     taken = await sample(asking(LONG), judge)
-    assert (taken.elision is None, taken.correction) == (False, 1.5)
-    assert estimated_tokens(provider.calls[1].prompt, 1.5) <= taken.budget_tokens
+    assert taken.elision is not None
+    assert estimated_tokens(provider.calls[1].prompt, 1.5) <= judge.budget_tokens
 
 
 async def test_a_session_that_cannot_be_shortened_enough_is_never_sent() -> None:

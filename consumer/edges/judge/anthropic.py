@@ -28,7 +28,7 @@ from consumer.errors import (
     JudgeUnavailable,
     ScoringError,
 )
-from consumer.ports import Completion
+from consumer.ports import Completion, Sent
 
 API_VERSION = "2023-06-01"
 
@@ -102,7 +102,7 @@ class AnthropicProvider(HttpProvider):
             body["output_config"] = {"format": {"type": "json_schema", "schema": call.schema}}
         return body
 
-    def _completion(self, answer: Any) -> Completion:
+    def _completion(self, answer: Any, sent: Sent) -> Completion:
         read = _Answer.model_validate(answer)
         if read.stop_reason == "refusal":
             raise self._refusal("refusal")
@@ -117,4 +117,5 @@ class AnthropicProvider(HttpProvider):
             input_tokens=usage.input_tokens + cached,
             output_tokens=usage.output_tokens,
             truncated=read.stop_reason == "max_tokens",
+            sent=sent,
         )

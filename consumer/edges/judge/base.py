@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -39,7 +39,7 @@ from consumer.errors import (
     ScoringError,
     Unavailable,
 )
-from consumer.ports import ChatMessage, Completion
+from consumer.ports import ChatMessage, Completion, Sent
 from consumer.scoring.text import short_name, storable_json
 
 log = structlog.get_logger()
@@ -52,7 +52,6 @@ DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 # What a server may refuse and a request can do without.
 Part = Literal["json_schema", "json_object", "none", "max_tokens", "temperature"]
 
-TEMPERATURE = 0.0
 # A verdict has some ten thousand bytes, and the reasoning that some servers send with it some
 # hundred thousand. What is longer by far is no verdict.
 MAX_ANSWER_BYTES = 2_000_000
@@ -114,6 +113,7 @@ class Call:
     messages: Sequence[ChatMessage]
     schema: Mapping[str, Any]
     max_tokens: int
+    temperature: float
     dialect: Dialect
     refused: frozenset[Part]
 
@@ -125,7 +125,7 @@ class Call:
 
     @property
     def sampling(self) -> dict[str, float]:
-        return {} if "temperature" in self.refused else {"temperature": TEMPERATURE}
+        return {} if "temperature" in self.refused else {"temperature": self.temperature}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,68 +204,115 @@ class HttpProvider(ABC):
     def _request(self, call: Call) -> dict[str, Any]: ...
 
     @abstractmethod
-    def _completion(self, answer: Any) -> Completion:
+    def _completion(self, answer: Any, sent: Sent) -> Completion:
         """Raises ValueError where it can't be read."""
 
     async def complete(
-        self, messages: Sequence[ChatMessage], schema: Mapping[str, Any], *, max_tokens: int
+        self,
+        messages: Sequence[ChatMessage],
+        schema: Mapping[str, Any],
+        *,
+        max_tokens: int,
+        temperature: float,
     ) -> Completion:
         """See ports.Provider. The client's read timeout is that of the whole call.
 
         Of JudgeUnavailable: JudgeRateLimited, JudgeOverloaded and JudgeRejected where the provider
         says so, JudgeNoAnswer where an answer did not come, JudgeUnreadable where it can't be read.
         """
+        return await self._completed(self._answer(messages, schema, max_tokens, temperature))
+
+    async def repeat(self, sent: Sent) -> Completion:
+        """See ports.Provider. Nothing is left out of it: it would be another request."""
+        return await self._completed(self._repeated(sent))
+
+    async def _completed(self, asking: Awaitable[tuple[Answer, Sent]]) -> Completion:
         try:
             async with asyncio.timeout(self.client.timeout.read):
-                answer = await self._answer(messages, schema, max_tokens)
+                answer, sent = await asking
         except TimeoutError as error:
             raise JudgeNoAnswer(f"judge {self.name} does not answer in time") from error
         except FAILURES as error:
             kind = JudgeUnavailable if _never_connected(error) else JudgeNoAnswer
             raise kind(f"judge {self.name} does not answer: {why(error)}") from error
         try:
-            return self._completion(answer.json())
+            return self._completion(answer.json(), sent)
         except ValueError as error:  # pydantic's ValidationError is one
             # Half an answer, or a proxy's page: the server is unwell, the verdict is not at fault.
             raise self._unreadable() from error
 
     async def _answer(
-        self, messages: Sequence[ChatMessage], schema: Mapping[str, Any], max_tokens: int
-    ) -> Answer:
-        """The server's answer to the fullest request that it takes."""
+        self,
+        messages: Sequence[ChatMessage],
+        schema: Mapping[str, Any],
+        max_tokens: int,
+        temperature: float,
+    ) -> tuple[Answer, Sent]:
+        """The server's answer to the fullest request that it takes, and that request."""
         while True:
             refused = frozenset(self._refused)
             call = Call(
                 messages=messages,
                 schema=schema,
                 max_tokens=max_tokens,
+                temperature=temperature,
                 dialect=self._dialect_for(schema, refused),
                 refused=refused,
             )
-            answer = await self._post(self._request(call))
-            no_judge = _no_judge(answer)
-            if httpx.codes.is_success(answer.status) and not no_judge:
-                return answer
-            problem = self._problem(answer)
-            kind = self._kind(problem)
-            if kind is InternalError and no_judge:
-                raise JudgeRejected(f"judge {self.name} answers {problem}: {no_judge}")
+            sent = self._sent(call)
+            answer = await self._post(sent)
+            if (trouble := self._trouble(answer)) is None:
+                return answer, sent
+            kind, problem = trouble
             part = self._dropped(problem, call) if kind is InternalError else None
             if part is None:
                 raise self._error(kind, problem)
             self._remember(part, problem)
+
+    async def _repeated(self, sent: Sent) -> tuple[Answer, Sent]:
+        path = sent.content.partition(b"\n")[0].decode(errors="replace")
+        if path != self._path():
+            raise InternalError(
+                f"judge {self.name} was asked at {path}, and is by now at {self._path()}"
+            )
+        answer = await self._post(sent)
+        if trouble := self._trouble(answer):
+            raise self._error(*trouble)
+        return answer, sent
+
+    def _sent(self, call: Call) -> Sent:
+        # Several times quicker than httpx's own way for a prompt of 100 kB.
+        body = to_json(self._request(call))
+        return Sent(
+            content=b"%b\n%b" % (self._path().encode(), body),
+            dialect=call.dialect,
+            max_tokens=call.max_tokens,
+            temperature=call.sampling.get("temperature"),
+        )
+
+    def _trouble(self, answer: Answer) -> tuple[type[ScoringError], Problem] | None:
+        """What is wrong, where this is no answer of a judge's. Raises JudgeRejected where none is
+        there.
+        """
+        no_judge = _no_judge(answer)
+        if httpx.codes.is_success(answer.status) and not no_judge:
+            return None
+        problem = self._problem(answer)
+        kind = self._kind(problem)
+        if kind is InternalError and no_judge:
+            raise JudgeRejected(f"judge {self.name} answers {problem}: {no_judge}")
+        return kind, problem
 
     def _dialect_for(self, schema: Mapping[str, Any], refused: frozenset[Part]) -> Dialect:
         known = self.dialects_for_free_keys if has_free_keys(schema) else self.dialects
         allowed = DIALECTS[DIALECTS.index(self.dialect) :]
         return next((d for d in allowed if d in known and d not in refused), "none")
 
-    async def _post(self, body: Mapping[str, Any]) -> Answer:
+    async def _post(self, sent: Sent) -> Answer:
         """One request. An answer that grows too long is not read to its end."""
-        # Several times quicker than httpx's own way for a prompt of 100 kB.
-        content = to_json(body)
+        body = sent.content.partition(b"\n")[2]
         async with self.client.stream(
-            "POST", self._path(), content=content, headers=_JSON
+            "POST", self._path(), content=body, headers=_JSON
         ) as response:
             failpoints.reach(failpoints.Point.DURING_JUDGE_CALL)
             try:

@@ -28,7 +28,7 @@ from consumer.edges.judge.base import (
     problem_in,
 )
 from consumer.errors import ContextOverflow, JudgeRejected, JudgeUnreadable, ScoringError
-from consumer.ports import Completion
+from consumer.ports import Completion, Sent
 
 # Finish reasons that mean the model may not answer. Others mean that it could not: then the answer
 # is empty or broken, and asked for again.
@@ -135,7 +135,7 @@ class GeminiProvider(HttpProvider):
             config["responseJsonSchema"] = call.schema
         return {"contents": contents, "generationConfig": config}
 
-    def _completion(self, answer: Any) -> Completion:
+    def _completion(self, answer: Any, sent: Sent) -> Completion:
         read = _Answer.model_validate(answer)
         if read.feedback.block_reason:
             raise self._refusal(read.feedback.block_reason)
@@ -150,6 +150,7 @@ class GeminiProvider(HttpProvider):
             input_tokens=read.usage.prompt,
             output_tokens=read.usage.candidates + read.usage.thoughts,
             truncated=candidate.finish_reason == "MAX_TOKENS",
+            sent=sent,
         )
 
     def _problem(self, answer: Answer) -> Problem:

@@ -25,7 +25,7 @@ from consumer.edges.judge.base import (
     has_free_keys,
 )
 from consumer.errors import ContextOverflow, JudgeRefused, JudgeRejected, ScoringError
-from consumer.ports import Completion
+from consumer.ports import Completion, Sent
 
 _JSON_WORDS = (
     "response_format",
@@ -55,6 +55,7 @@ class _Usage(Usage):
 
 class _Answer(Shape):
     model: Name = ""
+    system_fingerprint: Name = ""  # the only API of the three that has one
     choices: Annotated[tuple[_Choice, ...], Field(min_length=1)]
     usage: _Usage = _Usage()
 
@@ -110,7 +111,7 @@ class OpenAIProvider(HttpProvider):
             **_response_format(call),
         }
 
-    def _completion(self, answer: Any) -> Completion:
+    def _completion(self, answer: Any, sent: Sent) -> Completion:
         read = _Answer.model_validate(answer)
         choice = read.choices[0]
         if choice.finish_reason == "content_filter":
@@ -121,9 +122,11 @@ class OpenAIProvider(HttpProvider):
         return Completion(
             text=choice.message.content or "",
             model=read.model or self.model,
+            fingerprint=read.system_fingerprint or None,
             input_tokens=usage.prompt_tokens,
             output_tokens=usage.completion_tokens,
             truncated=choice.finish_reason == "length",
+            sent=sent,
         )
 
 

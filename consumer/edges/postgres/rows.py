@@ -129,8 +129,8 @@ def score_columns(score: Score) -> tuple[Any, ...]:
         list(score.injection_flags),
         [asdict(tool) for tool in score.missing_tools],
         [{"position": n, **asdict(a)} for n, a in enumerate(score.approaches, start=1)],
-        score.inputs.sha256 if score.inputs else None,
-        score.inputs.content if score.inputs else None,
+        [content.sha256 for content in score.sent],
+        [content.packed for content in score.sent],
     )
 
 

@@ -25,6 +25,7 @@ from consumer.resources import resource
 from consumer.scoring.criteria import Criteria
 from consumer.scoring.profile import Profile, ProfileInvalid, parse_profile
 from consumer.scoring.score import Score
+from consumer.scoring.sent import Content
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # Each round settles at least one session's leader, whoever else is inserting.
@@ -539,8 +540,9 @@ class Store:
         return await self._delete("prune_requests", older_than_days, batch)
 
     async def prune_inputs(self, *, older_than_days: int, batch: int) -> int:
-        """Deletes one batch of what judges were shown; those scores can't be replayed then."""
-        return await self._delete("prune_inputs", older_than_days, batch)
+        """Deletes one batch of what judges were sent; those scores can't be replayed then."""
+        deleted = await self._delete("prune_sent", older_than_days, batch)
+        return deleted or await self._delete("prune_inputs", older_than_days, batch)
 
     async def _delete(self, name: str, *args: Any) -> int:
         async with self._connection() as connection:
@@ -561,10 +563,13 @@ class Store:
             raise LookupError(f"no criteria {criteria_hash}")
         return dict(found[0]["criteria_content"])
 
-    async def inputs(self, sha256: str) -> bytes | None:
-        """What judges were shown; None where it was pruned."""
-        found = await self._fetch("inputs", sha256)
-        return bytes(found[0]["content"]) if found else None
+    async def sent(self, sha256s: Sequence[str]) -> dict[str, Content]:
+        """What judges were sent, by SHA-256; what was pruned is not there."""
+        found = await self._fetch("sent", sha256s)
+        return {
+            row["sha256"]: Content(sha256=row["sha256"], packed=bytes(row["content"]))
+            for row in found
+        }
 
     # ── looking ─────────────────────────────────────────────────────────────
 

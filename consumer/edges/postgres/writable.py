@@ -18,7 +18,7 @@ from consumer.errors import NotReachable
 TABLES = (
     *("score_requests", "session_scores", "outbox", "score_missing_tools"),
     *("score_alternative_approaches", "score_alternative_approach_steps"),
-    *("scoring_criteria_definitions", "judge_profiles", "judge_inputs", "judge_spend"),
+    *("scoring_criteria_definitions", "judge_profiles", "judge_sent", "judge_spend"),
     *("judge_reservations", "live_changes"),
 )
 # Each takes the lock, and needs the right, that the real one does, and writes no row.
