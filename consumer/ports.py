@@ -37,15 +37,21 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """A request to a judge as it went out: its path below the base URL, a newline, the body.
+    """A request to a judge as it went out; `path` is below the base URL.
 
     `dialect`: how the verdict's shape was asked for. `temperature`: None where none was sent.
     """
 
-    content: bytes = field(repr=False)
+    path: str
+    body: bytes = field(repr=False)
     dialect: str
     max_tokens: int
     temperature: float | None
+
+    @property
+    def content(self) -> bytes:
+        """All of it, as it is stored: path, newline, body."""
+        return b"%b\n%b" % (self.path.encode(), self.body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,8 +143,10 @@ async def send(replayed: Replayed, judge: Judge) -> Again:
     if replayed.request is None:
         raise CannotReplay(replayed.why_not or "")
     sample, member = replayed.sample, _member(replayed.sample, judge)
+    path, _, body = replayed.request.partition(b"\n")
     sent = Sent(
-        content=replayed.request,
+        path=path.decode(),
+        body=body,
         dialect=sample["dialect"],
         max_tokens=sample["max_tokens"],
         temperature=sample["temperature"],

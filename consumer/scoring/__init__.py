@@ -9,5 +9,6 @@ aggregate  findings and a verdict to a total, a confidence and risk
 criteria   the criteria hash: what can change a score
 transcript the session as numbered steps, fit for hostile text
 prompt     the judge's prompt, rendered in one pass
+sent       the judge's request, as it is stored and rebuilt
 verdict    the judge's answer: its schema and its checks
 """

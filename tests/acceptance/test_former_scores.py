@@ -69,6 +69,9 @@ async def test_judged_scores_replay_in_every_later_version(stage: Stage, name: s
     assert len(fixture.sent - found) == 1
     unheated = {sample["model"] for sample in rebuilt if sample["temperature"] is None}
     assert unheated == {"picky-judge"}
+    shown = (await stage.cli("show", "panel")).out
+    assert "picky-judge, temperature not sent" in shown
+    assert "gemini-2.5-flash, temperature 0;" in shown
 
 
 async def test_nothing_is_judged_again_unless_somebody_asks(stage: Stage) -> None:

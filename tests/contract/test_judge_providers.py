@@ -190,7 +190,8 @@ async def test_what_was_sent_is_told_in_its_bytes(judging: Judging, api: Api) ->
         sent = (await judge.ask()).sent
         (asked,) = judge.server.asked
         base, _, path = asked.path.lstrip("/").partition("/")
-        assert (base, sent.content) == ("v1", path.encode() + b"\n" + asked.raw)
+        assert (base, sent.path, sent.body) == ("v1", path, asked.raw)
+        assert sent.content == path.encode() + b"\n" + asked.raw
         assert (sent.dialect, sent.max_tokens, sent.temperature) == ("json_schema", 4096, 0.0)
 
 
@@ -977,7 +978,7 @@ async def test_openai_s_reasoning_models_take_other_parameters(
         assert _format(third) == "json_schema"
         sent = (await judge.ask()).sent
         assert (sent.temperature, sent.dialect) == (None, "json_schema")
-        assert json.loads(sent.content.partition(b"\n")[2]) == third
+        assert json.loads(sent.body) == third
         assert len(judge.server.asked) == 4
         assert judge.bodies[3] == third
     assert [entry["part"] for entry in logged] == ["max_tokens", "temperature"]

@@ -229,7 +229,7 @@ def _completion(made: Made) -> str:
     body = json.dumps({"choices": [{"message": message}]}, ensure_ascii=False).encode()
     answer = Answer(status=200, headers={}, body=body)
     problem_in(answer)
-    sent = Sent(content=b"", dialect="json_schema", max_tokens=1, temperature=0.0)
+    sent = Sent(path="judge", body=b"", dialect="json_schema", max_tokens=1, temperature=0.0)
     return _provider()._completion(answer.json(), sent).text
 
 

@@ -203,7 +203,7 @@ def completion(text: str | None = None, **changes: Any) -> Completion:
         "input_tokens": 1000,
         "output_tokens": 200,
         "truncated": False,
-        "sent": Sent(content=b"", dialect="json_schema", max_tokens=1000, temperature=0.0),
+        "sent": Sent(path="p", body=b"", dialect="none", max_tokens=1000, temperature=None),
     }
     return Completion(**{**fields, **changes})
 

@@ -70,7 +70,8 @@ class FakeProvider:
         told = {"model": self.model, "messages": list(messages), "schema": schema}
         sampling = {} if self.picky else {"temperature": temperature}
         sent = Sent(
-            content=b"judge\n" + to_json({**told, **sampling}),
+            path="judge",
+            body=to_json({**told, **sampling}),
             dialect="json_schema",
             max_tokens=max_tokens,
             temperature=sampling.get("temperature"),

@@ -468,6 +468,16 @@ def test_an_error_as_json() -> None:
 # --- What is stored, as people see it ----------------------------------------------------------
 
 
+ASKED = {
+    "provider": "main",
+    "asked_model": "judge-1",
+    "model": "judge-1-2026",
+    "fingerprint": "fp_1",
+    "temperature": 0.0,
+    "total": 31,
+}
+
+
 def card(**changes: Any) -> str:
     row: dict[str, Any] = {
         "score_id": "5c0de",
@@ -483,6 +493,7 @@ def card(**changes: Any) -> str:
         "judge_input_tokens": 1200,
         "judge_output_tokens": 300,
         "judge_cost_usd": 0.0042,
+        "samples": [ASKED],
         "scored_at": datetime(2026, 3, 1, 12, 0, tzinfo=UTC),
         "confidence": 0.6,
         # The ids of a breakdown without criteria are the judge's own words.
@@ -518,6 +529,7 @@ def test_a_card_holds_all_of_a_score() -> None:
         "profile   review v2",
         "criteria  c0ffee",
         "judge     main / judge-1, 1200 + 300 tokens, $0.0042",
+        "sample    31: main / judge-1, temperature 0; judge-1-2026 (fp_1) answered",
         "scored    2026-03-01 12:00:00 UTC, confidence 0.6",
         "[/] flow  ████░░░░░░░░░░░░░░░░  20",
         "n/a: no [duration]",
@@ -532,6 +544,14 @@ def test_a_card_holds_all_of_a_score() -> None:
         "    2. two",
     ):
         assert told in text, told
+
+
+def test_a_sample_tells_what_was_really_sent() -> None:
+    former = {name: ASKED[name] for name in ("provider", "asked_model", "model", "total")}
+    plain = {**ASKED, "temperature": None, "fingerprint": None}
+    text = card(samples=[former, plain])
+    assert "31: main / judge-1; judge-1-2026 answered" in text
+    assert "31: main / judge-1, temperature not sent; judge-1-2026 answered" in text
 
 
 def test_a_card_leaves_out_what_a_score_does_not_have() -> None:

@@ -128,7 +128,7 @@ def test_a_question_s_text_is_all_its_messages() -> None:
 
 @virtually
 async def test_a_repetition_goes_the_same_way_in_the_same_bytes() -> None:
-    sent = Sent(content=b"p\n{}", dialect="none", max_tokens=300, temperature=None)
+    sent = Sent(path="p", body=b"{}", dialect="none", max_tokens=300, temperature=None)
     asked = question()
     repetition = Repetition(sent=sent, text=PROMPT, errand=asked.errand, asked_at=asked.asked_at)
     provider, spend = answering(UNWELL, completion()), FakeSpend()

@@ -270,10 +270,9 @@ class HttpProvider(ABC):
             self._remember(part, problem)
 
     async def _repeated(self, sent: Sent) -> tuple[Answer, Sent]:
-        path = sent.content.partition(b"\n")[0].decode(errors="replace")
-        if path != self._path():
+        if sent.path != self._path():
             raise InternalError(
-                f"judge {self.name} was asked at {path}, and is by now at {self._path()}"
+                f"judge {self.name} was asked at {sent.path}, and is by now at {self._path()}"
             )
         answer = await self._post(sent)
         if trouble := self._trouble(answer):
@@ -281,10 +280,10 @@ class HttpProvider(ABC):
         return answer, sent
 
     def _sent(self, call: Call) -> Sent:
-        # Several times quicker than httpx's own way for a prompt of 100 kB.
-        body = to_json(self._request(call))
         return Sent(
-            content=b"%b\n%b" % (self._path().encode(), body),
+            path=self._path(),
+            # Several times quicker than httpx's own way for a prompt of 100 kB.
+            body=to_json(self._request(call)),
             dialect=call.dialect,
             max_tokens=call.max_tokens,
             temperature=call.sampling.get("temperature"),
@@ -310,9 +309,8 @@ class HttpProvider(ABC):
 
     async def _post(self, sent: Sent) -> Answer:
         """One request. An answer that grows too long is not read to its end."""
-        body = sent.content.partition(b"\n")[2]
         async with self.client.stream(
-            "POST", self._path(), content=body, headers=_JSON
+            "POST", sent.path, content=sent.body, headers=_JSON
         ) as response:
             failpoints.reach(failpoints.Point.DURING_JUDGE_CALL)
             try:
