@@ -15,6 +15,7 @@ from tests.integration.builders import OTHER_CRITERIA, begin, claim_one, request
 from tests.support.http_api import Api, serving
 from tests.support.servers import KafkaServer
 from tests.support.topics import Topics
+from tests.unit.builders import SAMPLE
 
 RULES = "efficiency-simple"
 
@@ -69,6 +70,8 @@ async def test_a_session_from_never_requested_to_scored_twice(api: Api) -> None:
         "name": "logs first", "description": "read", "steps": ["one", "two", "three"],
     }  # fmt: skip
     assert by_other["override"] is None
+    hidden = {"nonce", "sent_sha256"}
+    assert by_other["samples"] == [{n: v for n, v in SAMPLE.items() if n not in hidden}]
     none = (await http.get("/sessions/s1/score?profile_id=hybrid-code")).json()
     assert none["code"] == "no_score_by_profile"
 

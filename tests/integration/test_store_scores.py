@@ -50,6 +50,7 @@ from tests.integration.builders import (
     value,
 )
 from tests.support.servers import PostgresServer
+from tests.unit.builders import SAMPLE
 
 JSON_COLUMNS = {
     "score_breakdown",
@@ -146,7 +147,7 @@ async def test_a_score_is_stored_with_every_value(store: Store, database: str) -
         "judge_input_tokens": 1200,
         "judge_output_tokens": 300,
         "judge_cost_usd": 0.0042,
-        "samples": [{"points": {"logical_flow": 20}, "nonce": "n1"}],
+        "samples": [SAMPLE],
         "elision": {"strategy": ["references"], "bytes": 500, "ratio": 0.5},
         "injection_suspected": True,
         "injection_flags": [{"step": 2, "kind": "verdict", "excerpt": "100 points"}],

@@ -228,6 +228,25 @@ def claimed(**changes: Any) -> ClaimedRequest:
     return ClaimedRequest(**{**fields, **changes})
 
 
+# What is stored of a sample.
+SAMPLE = {
+    "provider": "openai",
+    "model": "judge-1-2026-01-01",
+    "fingerprint": "fp_1",
+    "asked_model": "judge-1",
+    "dialect": "json_schema",
+    "max_tokens": 1000,
+    "temperature": 0.0,
+    "total": 61,
+    "points": {"logical_flow": 20},
+    "calls": 1,
+    "verified_quotes": 1.0,
+    "nonce": "n1",
+    "request_sha256": "1" * 64,
+    "sent_sha256": ["2" * 64, "3" * 64],
+}
+
+
 def score(**changes: Any) -> Score:
     """A judged score of 74 without risk or children, not stored yet."""
     fields: dict[str, Any] = {
@@ -269,7 +288,7 @@ def score(**changes: Any) -> Score:
             cost_usd=0.0042,
         ),
         "judge_skipped": None,
-        "samples": ({"points": {"logical_flow": 20}, "nonce": "n1"},),
+        "samples": (SAMPLE,),
         "elision": None,
         "injection_suspected": False,
         "injection_flags": (),
