@@ -12,7 +12,7 @@ edges/                history, judge providers, postgres, kafka: thin translatio
 batches, profiles     many requests at once; which profiles are in use
 api/                  HTTP: a room a topic, behind small ports
 tracing, traced       spans around all of that, where they are wanted
-app, serving, judges, cli/  the only places that wire things together
+app, serving, history, judges, cli/  the only places that wire things together
 desk, checks, replay, dlq  commands without the loops: score files, try servers, ask a judge again,
                            send dead letters back
 """

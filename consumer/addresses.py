@@ -1,8 +1,9 @@
-"""Addresses of HTTP services, as people write them into settings."""
+"""Addresses of HTTP services and who we are to them, as people write both into settings."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from ipaddress import IPv4Address
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -59,3 +60,20 @@ def shown(url: str) -> str:
     """The address as it may be told: without user and password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def bearer_token(text: str) -> str:
+    """The same text. Raises ValueError where no header can hold it."""
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("must be one word of printable ASCII characters")
+    return text
+
+
+def header(text: str) -> Mapping[str, str]:
+    """The header in `Name: value`. Raises ValueError where it is none."""
+    name, colon, value = text.partition(":")
+    plain = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+    value = value.strip()
+    if not colon or not plain or not value or not (value.isascii() and value.isprintable()):
+        raise ValueError("must be `Name: value`, in printable ASCII characters")
+    return {name.lower(): value}

@@ -32,6 +32,7 @@ from consumer.edges.postgres.spend import Spend
 from consumer.edges.postgres.store import Store
 from consumer.edges.prices import PriceList
 from consumer.errors import ConfigError, LoopDied, NotReachable
+from consumer.history import open_history
 from consumer.intake import Intake, IntakeSettings
 from consumer.judge.panel import Judge
 from consumer.judges import open_judge, prices, refuse_unpriced, warn_unreachable
@@ -41,7 +42,7 @@ from consumer.outgoing import Addresses
 from consumer.pipeline import Patience, Pipeline, criteria_of
 from consumer.profiles import ProfileBook
 from consumer.relay import Relay
-from consumer.serving import Loop, Served, Serving, close_pool, load_api, open_history
+from consumer.serving import Loop, Served, Serving, close_pool, load_api
 from consumer.settings import Settings
 from consumer.traced import open_tracer, traced_history
 from consumer.tracing import Tracer
@@ -376,7 +377,7 @@ class _Parts:
 
     async def _worker(self) -> Worker:
         settings = self.settings
-        history = await open_history(settings, self.config, self.stack)
+        history = await self.stack.enter_async_context(open_history(settings, self.config.labels))
         pipeline = Pipeline(
             history=traced_history(history, self.tracer, history.client),
             judge=self.opened.judge,
@@ -432,7 +433,9 @@ class _Parts:
             store=self.opened.store,
             profiles=self.opened.profiles,
             producer=self._producer("score-consumer-api"),
-            history=await open_history(self.settings, self.config, self.stack),
+            history=await self.stack.enter_async_context(
+                open_history(self.settings, self.config.labels)
+            ),
             stopping=stop,
         )
         self.health.not_ready("api", "not built yet")

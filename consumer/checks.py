@@ -11,12 +11,12 @@ from time import perf_counter
 from consumer.addresses import shown
 from consumer.brokers import kafka_security
 from consumer.config import Config
-from consumer.edges.history.tarsy_python import BASE_PATH, TarsyPythonHistory
-from consumer.edges.http import open_client
+from consumer.edges.history.tarsy_python import BASE_PATH
 from consumer.edges.kafka_look import Group, looking
 from consumer.edges.postgres.connect import open_pool, place
 from consumer.edges.postgres.writable import require_writable
 from consumer.errors import NotReachable, ScoreConsumerError, ScoringError
+from consumer.history import open_history
 from consumer.judge.sample import TEMPERATURE, Member
 from consumer.judges import open_judge, prices
 from consumer.ports import ChatMessage
@@ -114,11 +114,7 @@ def _group_told(name: str, group: Group) -> str:
 
 async def _history(settings: Settings) -> str:
     url = shown(settings.history_url)
-    limit_s = settings.history_timeout_seconds
-    async with open_client(settings.history_url, timeout_s=limit_s, headers={}) as client:
-        history = TarsyPythonHistory(
-            client=client, labels={}, max_bytes=settings.history_max_bytes, timeout_s=limit_s
-        )
+    async with open_history(settings, {}) as history:
         try:
             await history.probe()
         except ScoringError as error:

@@ -25,6 +25,11 @@ def from_files(
     return {name: text for name, text in read if text}
 
 
+def text_in(path: Path) -> str:
+    """The file's text without line ends after it. Raises OSError or UnicodeDecodeError."""
+    return read_bytes(path, MAX_BYTES).decode().rstrip("\r\n")
+
+
 def _read(name: str, environment: Mapping[str, str], problems: list[str]) -> str:
     variable = name + FILE_SUFFIX
     path = environment.get(variable)
@@ -34,7 +39,7 @@ def _read(name: str, environment: Mapping[str, str], problems: list[str]) -> str
         problems.append(f"{variable}: {name} is set as well; unset one of them")
         return ""
     try:
-        text = read_bytes(Path(path), MAX_BYTES).decode().rstrip("\r\n")
+        text = text_in(Path(path))
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8"
         problems.append(f"{variable}: {path}: {why}")

@@ -28,6 +28,17 @@ def shown(report: BaseModel) -> Lines:
     raise TypeError(f"{type(report).__name__} has no table")
 
 
+def mixture(report: BaseModel) -> Lines:
+    """What is to be said of a report whose scores do not compare."""
+    for profile in getattr(report, "mixed", ()):
+        versions = ", ".join(map(str, profile.profile_versions))
+        yield Text(
+            f"mixes {profile.criteria_hashes} criteria of {plain(profile.profile)} (version "
+            f"{versions}): limit by --criteria or --profile-version; see report criteria",
+            style="yellow",
+        )
+
+
 def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table | Text:
     """Numbers to the right. What others named is told as plain text."""
     told = [[_cell(value) for value in row] for row in rows]

@@ -16,13 +16,13 @@ from consumer.batches import Runner, Selecting
 from consumer.brokers import kafka_security
 from consumer.config import Config
 from consumer.edges.history.tarsy_python import TarsyPythonHistory
-from consumer.edges.http import open_client
 from consumer.edges.kafka import Producer
 from consumer.edges.postgres.batches import StoredBatches
 from consumer.edges.postgres.connect import open_pool, place
 from consumer.edges.postgres.profiles import StoredProfiles
 from consumer.edges.postgres.store import Store
 from consumer.events import ScoreRequested
+from consumer.history import open_history
 from consumer.judges import open_judge, prices
 from consumer.outgoing import Addresses
 from consumer.profiles import ProfileBook
@@ -165,7 +165,7 @@ async def open_batching(settings: Settings, config: Config) -> AsyncIterator[Bat
         )
         stack.push_async_callback(producer.close)
         batches = StoredBatches(pool, where=place(dsn))
-        history = await open_history(settings, config, stack)
+        history = await stack.enter_async_context(open_history(settings, config.labels))
         selecting = Selecting(sessions=history, batches=batches, criteria=profiles)
         asking = KafkaAsking(
             producer=producer,
@@ -174,22 +174,6 @@ async def open_batching(settings: Settings, config: Config) -> AsyncIterator[Bat
         )
         runner = Runner(batches, selecting, asking, store)
         yield Batching(batches=batches, selecting=selecting, runner=runner)
-
-
-async def open_history(
-    settings: Settings, config: Config, stack: contextlib.AsyncExitStack
-) -> TarsyPythonHistory:
-    """The History Service, over a client of its own."""
-    client = open_client(
-        settings.history_url, timeout_s=settings.history_timeout_seconds, headers={}
-    )
-    await stack.enter_async_context(client)
-    return TarsyPythonHistory(
-        client=client,
-        labels=config.labels,
-        max_bytes=settings.history_max_bytes,
-        timeout_s=settings.history_timeout_seconds,
-    )
 
 
 async def close_pool(pool: Pool[Any]) -> None:

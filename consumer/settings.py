@@ -13,7 +13,7 @@ from pydantic import Field, FilePath, SecretStr, ValidationError, ValidationInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from consumer import environment, failpoints
-from consumer.addresses import http_address
+from consumer.addresses import bearer_token, header, http_address
 from consumer.api.tokens import Token, parse_tokens
 from consumer.errors import ConfigError
 from consumer.resources import resource
@@ -77,6 +77,11 @@ class Settings(BaseSettings):
 
     # History Service
     history_url: str = Field(default="http://127.0.0.1:8001", pattern=r"^https?://")
+    # Who we are to it: a bearer token, or another header as `Name: value`. A file of the token is
+    # read again whenever it changes.
+    history_token: SecretStr | None = None
+    history_token_file: FilePath | None = None
+    history_header: SecretStr | None = None
     history_timeout_seconds: Seconds = 30
     # Of one session; all that is done for it takes time and memory by its size.
     history_max_bytes: int = Field(default=16 * MIB, ge=1024, le=64 * MIB)
@@ -152,6 +157,24 @@ class Settings(BaseSettings):
     @classmethod
     def _is_an_address(cls, url: str) -> str:
         return http_address(url, credentials=True)
+
+    @field_validator("history_token")
+    @classmethod
+    def _is_a_token(cls, token: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if token is not None:
+            bearer_token(token.get_secret_value())
+            if "@" in urlsplit(info.data.get("history_url", "")).netloc:
+                raise ValueError("HISTORY_URL has a user and a password as well; keep one of them")
+        return token
+
+    @field_validator("history_header")
+    @classmethod
+    def _is_a_header(cls, text: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        if text is not None and "authorization" in header(text.get_secret_value()):
+            url = urlsplit(info.data.get("history_url", ""))
+            if info.data.get("history_token") or "@" in url.netloc:
+                raise ValueError("Authorization is said twice; keep one of them")
+        return text
 
     @field_validator("database_url")
     @classmethod

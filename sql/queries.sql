@@ -578,17 +578,31 @@ WHERE to_tsvector('simple', coalesce(score_reasoning, '')) @@ plainto_tsquery('s
 LIMIT $10;
 
 -- name: report_trend
--- Averages and bands by day. Of all reports: UTC days $1 to $2, profile $3, label $4, agent $5, model $6.
+-- Averages and bands by day. Of all reports: UTC days $1 to $2, profile $3, label $4, agent $5, model
+-- $6, a criteria hash's beginning $7, profile version $8.
 SELECT day, sum(counted)::bigint AS scores, sum(total_sum)::bigint AS total_sum,
-    sum(stored_sum)::bigint AS stored_sum, sum(overridden)::bigint AS overridden,
+    sum(stored_sum)::bigint AS stored_sum, sum(stored_counted)::bigint AS stored_scores,
+    sum(overridden)::bigint AS overridden,
     sum(disqualified)::bigint AS disqualified, sum(gate_failed)::bigint AS gate_failed,
     sum(failed)::bigint AS failed, sum(weak)::bigint AS weak, sum(adequate)::bigint AS adequate,
     sum(good)::bigint AS good, sum(near_perfect)::bigint AS near_perfect
 FROM score_figures
 WHERE is_current AND day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
     AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
-    AND ($6::text IS NULL OR agent_model = $6)
+    AND ($6::text IS NULL OR agent_model = $6) AND ($7::text IS NULL OR starts_with(criteria_hash, $7))
+    AND ($8::integer IS NULL OR judge_profile_version = $8)
 GROUP BY day ORDER BY day;
+
+-- name: report_mixture
+-- Profiles whose scores were made under more than one criteria hash, so that they do not compare.
+SELECT judge_profile_id AS profile, count(DISTINCT criteria_hash) AS criteria_hashes,
+    array_agg(DISTINCT judge_profile_version ORDER BY judge_profile_version) AS profile_versions
+FROM score_figures
+WHERE is_current AND day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
+    AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
+    AND ($6::text IS NULL OR agent_model = $6) AND ($7::text IS NULL OR starts_with(criteria_hash, $7))
+    AND ($8::integer IS NULL OR judge_profile_version = $8)
+GROUP BY 1 HAVING count(DISTINCT criteria_hash) > 1 ORDER BY 1;
 
 -- name: report_distribution
 -- Bands, with and without overrides, and what is counted apart.
@@ -607,7 +621,8 @@ SELECT coalesce(sum(counted), 0)::bigint AS scores, coalesce(sum(overridden), 0)
 FROM score_figures
 WHERE is_current AND day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
     AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
-    AND ($6::text IS NULL OR agent_model = $6);
+    AND ($6::text IS NULL OR agent_model = $6) AND ($7::text IS NULL OR starts_with(criteria_hash, $7))
+    AND ($8::integer IS NULL OR judge_profile_version = $8);
 
 -- name: report_criteria_bands
 -- Bands by criterion.
@@ -618,11 +633,12 @@ SELECT judge_profile_id AS profile, criterion, sum(scores)::bigint AS scores,
 FROM criterion_figures
 WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
     AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
-    AND ($6::text IS NULL OR agent_model = $6)
+    AND ($6::text IS NULL OR agent_model = $6) AND ($7::text IS NULL OR starts_with(criteria_hash, $7))
+    AND ($8::integer IS NULL OR judge_profile_version = $8)
 GROUP BY 1, 2 ORDER BY 1, 2;
 
 -- name: report_missing_tools
--- Tools that judges missed, by how many scores name them, up to $7; of availability $8, if given.
+-- Tools that judges missed, by how many scores name them, up to $9; of availability $10, if given.
 SELECT tool_name, sum(scores)::bigint AS scores, sum(exists_unused)::bigint AS exists_unused,
     sum(exists_used)::bigint AS exists_used, sum(does_not_exist)::bigint AS does_not_exist,
     sum(unknown)::bigint AS unknown, count(*) AS agents, max(last_day) AS last_day
@@ -635,20 +651,23 @@ FROM (
     FROM missing_tool_figures
     WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
         AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
-        AND ($6::text IS NULL OR agent_model = $6) AND ($8::text IS NULL OR availability = $8)
+        AND ($6::text IS NULL OR agent_model = $6) AND ($7::text IS NULL OR starts_with(criteria_hash, $7))
+        AND ($8::integer IS NULL OR judge_profile_version = $8)
+        AND ($10::text IS NULL OR availability = $10)
     GROUP BY tool_name, agent
 ) by_agent
-GROUP BY tool_name ORDER BY 2 DESC, 1 LIMIT $7;
+GROUP BY tool_name ORDER BY 2 DESC, 1 LIMIT $9;
 
 -- name: report_approaches
--- Alternative approaches by how many scores name them, up to $7.
+-- Alternative approaches by how many scores name them, up to $9.
 SELECT name, sum(scores)::bigint AS scores, sum(steps)::double precision / sum(scores) AS average_steps,
     max(day) AS last_day, max(example_score_id) AS example_score_id
 FROM approach_figures
 WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
     AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
-    AND ($6::text IS NULL OR agent_model = $6)
-GROUP BY name ORDER BY 2 DESC, 1 LIMIT $7;
+    AND ($6::text IS NULL OR agent_model = $6) AND ($7::text IS NULL OR starts_with(criteria_hash, $7))
+    AND ($8::integer IS NULL OR judge_profile_version = $8)
+GROUP BY name ORDER BY 2 DESC, 1 LIMIT $9;
 
 -- name: report_criteria
 -- Which criteria scores were made by, the newest first.
@@ -661,7 +680,8 @@ FROM (
     FROM score_figures
     WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
         AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
-        AND ($6::text IS NULL OR agent_model = $6)
+        AND ($6::text IS NULL OR agent_model = $6) AND ($7::text IS NULL OR starts_with(criteria_hash, $7))
+        AND ($8::integer IS NULL OR judge_profile_version = $8)
     GROUP BY 1, 2
 ) scored
 LEFT JOIN LATERAL (SELECT created_at FROM scoring_criteria_definitions d
@@ -669,7 +689,7 @@ LEFT JOIN LATERAL (SELECT created_at FROM scoring_criteria_definitions d
 ORDER BY profile, last_scored_at DESC, criteria_hash;
 
 -- name: report_models
--- The newest runs of agents, up to $7, as columns of each model.
+-- The newest runs of agents, up to $9, as columns of each model.
 SELECT agent_provider AS provider, agent_model AS model, array_agg(total) AS scores,
     array_agg(session_cost_usd) AS costs_usd,
     array_agg(session_total_tokens::double precision) AS tokens,
@@ -679,8 +699,9 @@ FROM (
     WHERE scored_at >= day_starts($1) AND scored_at < day_starts($2::date + 1)
         AND ($3::text IS NULL OR judge_profile_id = $3)
         AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
-        AND ($6::text IS NULL OR agent_model = $6)
-    ORDER BY scored_at DESC, score_id DESC LIMIT $7
+        AND ($6::text IS NULL OR agent_model = $6) AND ($7::text IS NULL OR starts_with(criteria_hash, $7))
+        AND ($8::integer IS NULL OR judge_profile_version = $8)
+    ORDER BY scored_at DESC, score_id DESC LIMIT $9
 ) newest
 GROUP BY 1, 2 ORDER BY 2, 1;
 
@@ -691,7 +712,8 @@ SELECT agent_provider AS provider, agent_model AS model, sum(counted)::bigint AS
 FROM score_figures
 WHERE is_current AND day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
     AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
-    AND ($6::text IS NULL OR agent_model = $6)
+    AND ($6::text IS NULL OR agent_model = $6) AND ($7::text IS NULL OR starts_with(criteria_hash, $7))
+    AND ($8::integer IS NULL OR judge_profile_version = $8)
 GROUP BY 1, 2;
 
 -- name: report_tools
@@ -705,7 +727,8 @@ SELECT agent, sum(sessions)::bigint AS sessions, sum(calls)::bigint AS calls,
 FROM tool_use_figures
 WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
     AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
-    AND ($6::text IS NULL OR agent_model = $6)
+    AND ($6::text IS NULL OR agent_model = $6) AND ($7::text IS NULL OR starts_with(criteria_hash, $7))
+    AND ($8::integer IS NULL OR judge_profile_version = $8)
 GROUP BY agent ORDER BY agent;
 
 -- name: session_tool_report
@@ -722,7 +745,8 @@ SELECT day, judge_provider AS provider, judge_model AS model, sum(judged)::bigin
 FROM score_figures
 WHERE judged > 0 AND day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
     AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
-    AND ($6::text IS NULL OR agent_model = $6)
+    AND ($6::text IS NULL OR agent_model = $6) AND ($7::text IS NULL OR starts_with(criteria_hash, $7))
+    AND ($8::integer IS NULL OR judge_profile_version = $8)
 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3;
 
 -- name: report_booked
@@ -731,7 +755,7 @@ SELECT day, provider, cap_usd::double precision AS cap_usd, spent_usd::double pr
 FROM judge_spend WHERE day BETWEEN $1 AND $2 ORDER BY day, provider;
 
 -- name: report_agreement
--- Totals and what humans gave instead, in the newest override of each score, up to $7 of these days.
+-- Totals and what humans gave instead, in the newest override of each score, up to $9 of these days.
 SELECT coalesce(array_agg(total_score), '{}') AS totals,
     coalesce(array_agg(override_score), '{}') AS overrides
 FROM (
@@ -742,9 +766,22 @@ FROM (
                         WHERE later.score_id = o.score_id AND later.seq > o.seq)
         AND ($3::text IS NULL OR judge_profile_id = $3)
         AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
-        AND ($6::text IS NULL OR agent_model = $6)
-    ORDER BY o.created_at DESC LIMIT $7
+        AND ($6::text IS NULL OR agent_model = $6) AND ($7::text IS NULL OR starts_with(criteria_hash, $7))
+        AND ($8::integer IS NULL OR judge_profile_version = $8)
+    ORDER BY o.created_at DESC LIMIT $9
 ) newest;
+
+-- name: report_agreement_mixture
+-- The same as report_mixture, of the scores that were overridden on these days.
+SELECT judge_profile_id AS profile, count(DISTINCT criteria_hash) AS criteria_hashes,
+    array_agg(DISTINCT judge_profile_version ORDER BY judge_profile_version) AS profile_versions
+FROM score_overrides o JOIN session_scores s USING (score_id)
+WHERE o.created_at >= day_starts($1) AND o.created_at < day_starts($2::date + 1)
+    AND ($3::text IS NULL OR judge_profile_id = $3)
+    AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
+    AND ($6::text IS NULL OR agent_model = $6) AND ($7::text IS NULL OR starts_with(criteria_hash, $7))
+    AND ($8::integer IS NULL OR judge_profile_version = $8)
+GROUP BY 1 HAVING count(DISTINCT criteria_hash) > 1 ORDER BY 1;
 
 -- name: days_to_roll_up
 -- Up to $1 finished days whose figures are to be counted, the oldest first. An hour is longer than any

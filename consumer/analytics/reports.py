@@ -2,7 +2,7 @@
 
 All but `cost` and `criteria` are about current scores: a session that was scored again counts once
 a profile. An override counts in place of its total; figures named `stored` are without overrides.
-Disqualified and gate-failed scores are counted apart, in no average.
+Disqualified and gate-failed scores that nobody has overridden are counted apart, in no average.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ class Figures(Protocol):
 
     async def trend(self, wanted: Selection) -> Rows:
         """By day."""
+
+    async def mixture(self, wanted: Selection, *, of_overrides: bool = False) -> Rows:
+        """By profile, where its scores were made under several criteria; those that reports on
+        scores count, or those overridden on these days.
+        """
 
     async def distribution(self, wanted: Selection) -> tuple[Mapping[str, Any], Rows]:
         """All scores, and each profile's criteria."""
@@ -65,6 +70,29 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
 
+class _Report(_Model):
+    """`from` and `to` are UTC days, both included."""
+
+    from_: date = Field(alias="from")
+    to: date
+
+
+class Mixture(_Model):
+    """A profile whose scores were made under more than one criteria hash: they do not compare."""
+
+    profile: str
+    criteria_hashes: int
+    profile_versions: list[int]
+
+
+class _Mixable(_Report):
+    """A report whose figures may be about scores that do not compare."""
+
+    mixed: list[Mixture] = Field(
+        description="profiles under several criteria: limit by criteria_hash or profile_version"
+    )
+
+
 class Bands(_Model):
     """How many scores are in which band."""
 
@@ -73,13 +101,6 @@ class Bands(_Model):
     adequate: int
     good: int
     near_perfect: int
-
-
-class _Report(_Model):
-    """`from` and `to` are UTC days, both included."""
-
-    from_: date = Field(alias="from")
-    to: date
 
 
 class TrendDay(Bands):
@@ -94,7 +115,7 @@ class TrendDay(Bands):
     gate_failed: int
 
 
-class Trend(_Report):
+class Trend(_Mixable):
     """Scores by day; days without any are left out."""
 
     days: list[TrendDay]
@@ -106,11 +127,13 @@ async def trend(figures: Figures, wanted: Selection) -> Trend:
         {
             **row,
             "average_score": _ratio(row["total_sum"], row["scores"]),
-            "average_stored_score": _ratio(row["stored_sum"], row["scores"]),
+            "average_stored_score": _ratio(row["stored_sum"], row["stored_scores"]),
         }
         for row in await figures.trend(wanted)
     ]
-    return Trend(days=[TrendDay.model_validate(row) for row in rows], **_days(wanted))
+    return Trend(
+        days=[TrendDay.model_validate(row) for row in rows], **await _head(figures, wanted)
+    )
 
 
 class CriterionBands(Bands):
@@ -123,7 +146,7 @@ class CriterionBands(Bands):
     average_score: float | None
 
 
-class Distribution(_Report):
+class Distribution(_Mixable):
     """Scores by band, in all and by criterion."""
 
     scores: int
@@ -148,7 +171,7 @@ async def distribution(figures: Figures, wanted: Selection) -> Distribution:
         disqualified=total["disqualified"],
         gate_failed=total["gate_failed"],
         criteria=[CriterionBands.model_validate(line) for line in lines],
-        **_days(wanted),
+        **await _head(figures, wanted),
     )
 
 
@@ -166,7 +189,7 @@ class MissingTool(_Model):
     last_day: date
 
 
-class MissingTools(_Report):
+class MissingTools(_Mixable):
     """The most often missed first."""
 
     judged: int = Field(description="scores that have a judge")
@@ -184,7 +207,9 @@ async def missing_tools(
     judged, rows = await figures.missing_tools(wanted, limit=limit, availability=availability)
     tools = [{**row, "share": _ratio(row["scores"], judged)} for row in rows]
     return MissingTools(
-        judged=judged, tools=[MissingTool.model_validate(tool) for tool in tools], **_days(wanted)
+        judged=judged,
+        tools=[MissingTool.model_validate(tool) for tool in tools],
+        **await _head(figures, wanted),
     )
 
 
@@ -198,7 +223,7 @@ class Approach(_Model):
     example_score_id: UUID
 
 
-class Approaches(_Report):
+class Approaches(_Mixable):
     """The most often named first."""
 
     approaches: list[Approach]
@@ -207,7 +232,9 @@ class Approaches(_Report):
 async def approaches(figures: Figures, wanted: Selection, *, limit: int = 50) -> Approaches:
     """Which alternative approaches judges named."""
     rows = await figures.approaches(wanted, limit=limit)
-    return Approaches(approaches=[Approach.model_validate(row) for row in rows], **_days(wanted))
+    return Approaches(
+        approaches=[Approach.model_validate(row) for row in rows], **await _head(figures, wanted)
+    )
 
 
 class Criteria(_Model):
@@ -270,7 +297,7 @@ def _share(profile: str, lines: Sequence[Criteria]) -> ProfileShare:
     )
 
 
-class ModelComparison(_Report):
+class ModelComparison(_Mixable):
     """Agents' models. Of more runs than are read, the newest are compared: those since `since`."""
 
     runs: int = Field(description="counted runs in these days")
@@ -292,7 +319,7 @@ async def models(
         compared=sum(model.n for model in compared),
         since=since,
         models=compared,
-        **_days(wanted),
+        **await _head(figures, wanted),
     )
 
 
@@ -318,7 +345,7 @@ class AgentTools(_Model):
     average_effectiveness: float
 
 
-class Tools(_Report):
+class Tools(_Mixable):
     """Tool reports, summed up by agent."""
 
     agents: list[AgentTools]
@@ -330,7 +357,9 @@ async def tools(figures: Figures, wanted: Selection) -> Tools:
         {**row, "failed_share": _ratio(row["failed"], row["calls"])}
         for row in await figures.tools(wanted)
     ]
-    return Tools(agents=[AgentTools.model_validate(row) for row in rows], **_days(wanted))
+    return Tools(
+        agents=[AgentTools.model_validate(row) for row in rows], **await _head(figures, wanted)
+    )
 
 
 class CostLine(_Model):
@@ -378,7 +407,7 @@ async def cost(figures: Figures, wanted: Selection) -> Cost:
     )
 
 
-class AgreementReport(_Report, Agreement):
+class AgreementReport(_Mixable, Agreement):
     """Judge against human; the days are those of the overrides."""
 
 
@@ -386,11 +415,19 @@ async def judge_and_human(figures: Figures, wanted: Selection) -> AgreementRepor
     """How near totals are to what humans gave instead."""
     pairs = await figures.overrides(wanted, limit=NEWEST_OVERRIDES)
     found = await asyncio.to_thread(agreement, pairs)
-    return AgreementReport(**found.model_dump(), **_days(wanted))
+    return AgreementReport(**found.model_dump(), **await _head(figures, wanted, of_overrides=True))
 
 
 def _days(wanted: Selection) -> dict[str, Any]:
     return {"from": wanted.first, "to": wanted.last}
+
+
+async def _head(
+    figures: Figures, wanted: Selection, *, of_overrides: bool = False
+) -> dict[str, Any]:
+    """What reports begin with: their days, and what they mix."""
+    mixed = await figures.mixture(wanted, of_overrides=of_overrides)
+    return {**_days(wanted), "mixed": [Mixture.model_validate(row) for row in mixed]}
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -15,11 +16,16 @@ from consumer.error_codes import State
 DEFAULT_DAYS = 30
 # Names are nearly as many as scores: counting those of a year takes longer than anyone waits.
 NAMES_DAYS = 92
+_CRITERIA_HASH = re.compile("[0-9a-f]{12,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What a report is about: UTC days, both included, and what its scores have in common."""
+    """What a report is about: UTC days, both included, and what its scores have in common.
+
+    `criteria_hash` may be the beginning of one. Raises ValueError where it is none, and where a
+    profile's version is given without the profile.
+    """
 
     first: date
     last: date
@@ -27,6 +33,14 @@ class Selection:
     label: str | None = None
     agent: str | None = None
     model: str | None = None
+    criteria_hash: str | None = None
+    profile_version: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.profile_version is not None and self.profile is None:
+            raise ValueError("a profile version says nothing without its profile: give both")
+        if self.criteria_hash is not None and not _CRITERIA_HASH.fullmatch(self.criteria_hash):
+            raise ValueError("criteria: 12 to 64 hexadecimal digits of a hash in report criteria")
 
 
 def days(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -14,7 +14,7 @@ from consumer.analytics.selection import NAMES_DAYS, Availability, Selection, da
 from consumer.api.access import Scope, needs
 from consumer.api.ports import Wired
 from consumer.api.problems import Problem
-from consumer.api.values import PREFIX, Day, Name, ProfileId, utc_today
+from consumer.api.values import PREFIX, CriteriaHash, Day, Name, ProfileId, utc_today
 from consumer.events import SessionId
 
 router = APIRouter(prefix=PREFIX, tags=["analytics"], dependencies=[needs(Scope.READ)])
@@ -33,36 +33,40 @@ def selection(
     label: Name | None = None,
     agent: Name | None = None,
     model: Annotated[Name | None, Query(description="The agent's model.")] = None,
+    criteria_hash: CriteriaHash | None = None,
+    profile_version: Annotated[
+        int | None, Query(ge=1, le=2**31 - 1, description="Of profile_id, which must be given.")
+    ] = None,
 ) -> Selection:
     """What a report is about."""
-    return _selection(first, last, None, profile=profile_id, label=label, agent=agent, model=model)
-
-
-def names_selection(
-    first: From = None,
-    last: To = None,
-    profile_id: ProfileId | None = None,
-    label: Name | None = None,
-    agent: Name | None = None,
-    model: Annotated[Name | None, Query(description="The agent's model.")] = None,
-) -> Selection:
-    """The same for reports on names, which look at fewer days."""
-    return _selection(
-        first, last, NAMES_DAYS, profile=profile_id, label=label, agent=agent, model=model
-    )
-
-
-def _selection(
-    first: date | None, last: date | None, at_most: int | None, **same: str | None
-) -> Selection:
     try:
-        begin, end = days(first, last, today=utc_today(), at_most=at_most)
+        begin, end = days(first, last, today=utc_today())
+        return Selection(
+            first=begin,
+            last=end,
+            profile=profile_id,
+            label=label,
+            agent=agent,
+            model=model,
+            criteria_hash=criteria_hash,
+            profile_version=profile_version,
+        )
     except ValueError as error:
         raise Problem(422, "invalid", str(error)) from error
-    return Selection(first=begin, last=end, **same)
 
 
 Wanted = Annotated[Selection, Depends(selection)]
+
+
+def names_selection(wanted: Wanted) -> Selection:
+    """The same for reports on names, which look at fewer days."""
+    try:
+        days(wanted.first, wanted.last, today=utc_today(), at_most=NAMES_DAYS)
+    except ValueError as error:
+        raise Problem(422, "invalid", str(error)) from error
+    return wanted
+
+
 WantedNames = Annotated[Selection, Depends(names_selection)]
 
 

@@ -13,6 +13,8 @@ PREFIX = "/api/v1/scoring"
 
 ProfileId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 ProfilePath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+# Or as much of its beginning as `report criteria` shows.
+CriteriaHash = Annotated[str, Field(pattern=r"^[0-9a-f]{12,64}$")]
 Limit = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
 Wait = Annotated[
     float,

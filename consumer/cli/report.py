@@ -57,6 +57,12 @@ class Wanted:
     model: Annotated[
         str | None, typer.Option(help="Only sessions whose agent used this model.")
     ] = None
+    criteria: Annotated[
+        str | None, typer.Option(help="Only scores under this criteria hash (report criteria).")
+    ] = None
+    profile_version: Annotated[
+        int | None, typer.Option(min=1, max=2**31 - 1, help="Only by this version of --profile.")
+    ] = None
     as_json: Json = False
 
     def tell(self, make: Report, *, at_most: int | None = None) -> None:
@@ -74,16 +80,18 @@ class Wanted:
         given = [day.date() if day else None for day in (self.first, self.last)]
         try:
             first, last = days(*given, today=datetime.now(UTC).date(), at_most=at_most)
+            return Selection(
+                first=first,
+                last=last,
+                profile=self.profile,
+                label=self.label,
+                agent=self.agent,
+                model=self.model,
+                criteria_hash=self.criteria,
+                profile_version=self.profile_version,
+            )
         except ValueError as error:
             fail(str(error))
-        return Selection(
-            first=first,
-            last=last,
-            profile=self.profile,
-            label=self.label,
-            agent=self.agent,
-            model=self.model,
-        )
 
 
 def _command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -123,7 +131,7 @@ def _tell(made: BaseModel, as_json: bool) -> None:
         return
     from consumer import report_tables, terminal
 
-    for part in report_tables.shown(made):
+    for part in (*report_tables.shown(made), *report_tables.mixture(made)):
         terminal.OUT.print(part)
 
 

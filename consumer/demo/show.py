@@ -162,8 +162,8 @@ async def _events(surroundings: World) -> AsyncIterator[AIOKafkaConsumer]:
         auto_offset_reset="earliest",
         group_id=None,
     )
-    await consumer.start()
     try:
+        await consumer.start()
         yield consumer
     finally:
         await consumer.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 import zlib
@@ -28,6 +29,18 @@ FAILURES = (httpx.HTTPError, aiohttp.ClientError)
 _HOST = re.compile(r"[A-Za-z0-9.-]{1,100}")
 _MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,50}/[a-z0-9.+-]{1,50}")
 _WEB_PAGES = {"text/html", "application/xhtml+xml"}
+# The special ones first: some are kinds of others.
+_WORDS: tuple[tuple[type[Exception], str], ...] = (
+    (aiohttp.ClientConnectorDNSError, "its host's name is not known"),
+    (aiohttp.ClientConnectorCertificateError, "its certificate is not trusted"),
+    (aiohttp.ClientConnectorSSLError, "it speaks no TLS that we speak"),
+    (aiohttp.ConnectionTimeoutError, "no connection in time"),
+    (aiohttp.ServerTimeoutError, "no answer in time"),
+    (aiohttp.ServerDisconnectedError, "it hung up without an answer"),
+    (aiohttp.ClientPayloadError, "its answer broke off"),
+    (aiohttp.ClientResponseError, "its answer is no HTTP"),
+    (httpx.DecodingError, "its answer can't be unpacked"),
+)
 _PACKED = {"gzip", "x-gzip", "deflate"}
 _UNPACKED = {"", "identity"}
 _GZIP_OR_ZLIB = 47  # zlib's word for either, by what the data begin with
@@ -189,9 +202,15 @@ def _host(url: str) -> str:
 
 
 def why(error: Exception) -> str:
-    """The name of what went wrong: the transport has one name for a refused connection, an unknown
+    """What went wrong, in words: the transport has one name for a refused connection, an unknown
     host, a wrong certificate and a hang-up.
     """
+    for cause in (error, error.__cause__):
+        for kind, words in _WORDS:
+            if isinstance(cause, kind):
+                return words
+        if isinstance(cause, OSError) and (cause.errno or 0) > 0:
+            return os.strerror(cause.errno or 0).lower()  # such as "connection refused"
     return type(error.__cause__ or error).__name__
 
 

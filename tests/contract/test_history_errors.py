@@ -69,13 +69,25 @@ HIDDEN = "s3cret"
 PLAIN, HTML = "text/plain; charset=utf-8", "text/html"
 PAGE = "(a web page (text/html), maybe a proxy's, and no API)"
 NOT_FOUND = {"detail": "Not Found"}
+NO_PATH = ": it has no such path; see HISTORY_URL"
+NO_JSON_PATH = f"404 (application/json){NO_PATH}"
+NOT_LET_IN = ": it does not let us in; see HISTORY_TOKEN and HISTORY_HEADER"
 GATEWAYS: dict[str, tuple[bytes, str]] = {
-    "an ingress": (said(404, "404 page not found", content_type=PLAIN), "404 (text/plain)"),
-    "an unknown path": (said(404, NOT_FOUND), "404 (application/json)"),
-    "an API gateway": (said(404, {"message": "no Route matched"}), "404 (application/json)"),
-    "a 404 page": (said(404, "<html>", content_type=HTML), f"404 {PAGE}"),
-    "a long 404": (said(404, {"detail": "session not found" * 10_000}), "404 (application/json)"),
-    "a nested 404": (said(404, "[" * 60_000), "404 (no content type)"),
+    "an ingress": (
+        said(404, "404 page not found", content_type=PLAIN),
+        f"404 (text/plain){NO_PATH}",
+    ),
+    "an unknown path": (said(404, NOT_FOUND), NO_JSON_PATH),
+    "an API gateway": (
+        said(404, {"message": "no Route matched"}),
+        f"404 (application/json){NO_PATH}",
+    ),
+    "a 404 page": (said(404, "<html>", content_type=HTML), f"404 {PAGE}{NO_PATH}"),
+    "a long 404": (
+        said(404, {"detail": "session not found" * 10_000}),
+        f"404 (application/json){NO_PATH}",
+    ),
+    "a nested 404": (said(404, "[" * 60_000), f"404 (no content type){NO_PATH}"),
     "a login": (
         said(302, location=f"https://u:{HIDDEN}@login.example/{HIDDEN}?a={HIDDEN}"),
         "302 (a redirect to login.example)",
@@ -87,8 +99,9 @@ GATEWAYS: dict[str, tuple[bytes, str]] = {
     "plain http": (said(400, "<html>", content_type=HTML), f"400 {PAGE}"),
     "an odd type": (said(400, HIDDEN, content_type=f"<{HIDDEN}>"), "400 (no content type)"),
     **{
-        str(status): (said(status, NOT_FOUND), f"{status} (application/json)")
-        for status in (401, 403, 405, 407, 421, 429, 451)
+        str(status): (said(status, NOT_FOUND), f"{status} (application/json){hint}")
+        for statuses, hint in (((401, 403), NOT_LET_IN), ((405, 407, 421, 429, 451), ""))
+        for status in statuses
     },
     "501": (said(501, "x"), "501 (no content type)"),
 }
@@ -116,7 +129,7 @@ async def test_history_s_own_refusal_is_final(status: int) -> None:
 
 
 async def test_nobody_listens() -> None:
-    assert await unavailable(f"http://{HOST}:{free_port()}") == "ClientConnectorError"
+    assert await unavailable(f"http://{HOST}:{free_port()}") == "connection refused"
 
 
 async def test_nobody_knows_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +138,7 @@ async def test_nobody_knows_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", nobody)
 
-    assert await unavailable("http://history.invalid") == "ClientConnectorDNSError"
+    assert await unavailable("http://history.invalid") == "its host's name is not known"
 
 
 async def test_the_connection_is_reset() -> None:
@@ -137,7 +150,7 @@ async def test_the_connection_is_reset() -> None:
 
     async with await asyncio.start_server(reset, HOST, 0) as server:
         port = server.sockets[0].getsockname()[1]
-        assert await unavailable(f"http://{HOST}:{port}") == "ClientOSError"
+        assert await unavailable(f"http://{HOST}:{port}") == "connection reset by peer"
 
 
 @pytest.mark.skipif(OPENSSL is None, reason="openssl is not installed")
@@ -151,4 +164,4 @@ async def test_its_certificate_cannot_be_trusted(tmp_path: Path) -> None:
 
     async with await asyncio.start_server(nothing, HOST, 0, ssl=context) as server:
         port = server.sockets[0].getsockname()[1]
-        assert await unavailable(f"https://{HOST}:{port}") == "ClientConnectorCertificateError"
+        assert await unavailable(f"https://{HOST}:{port}") == "its certificate is not trusted"

@@ -61,8 +61,8 @@ async def _go_on(stage: Stage, offsets: Mapping[int, int]) -> None:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=stage.kafka.bootstrap, group_id=stage.group_id, enable_auto_commit=False
     )
-    await consumer.start()
     try:
+        await consumer.start()
         places = {TopicPartition(stage.topics.requested, n): at for n, at in offsets.items()}
         consumer.assign(list(places))
         await consumer.commit(places)

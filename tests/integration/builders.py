@@ -283,8 +283,8 @@ async def producing(bootstrap: str, **options: Any) -> AsyncIterator[AIOKafkaPro
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap, acks="all", max_request_size=32 * 1024 * 1024, **options
     )
-    await producer.start()
     try:
+        await producer.start()
         yield producer
     finally:
         await producer.stop()
@@ -299,8 +299,8 @@ async def published(bootstrap: str, topic: str) -> list[ConsumerRecord[bytes | N
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=32 * 1024 * 1024,
     )
-    await consumer.start()
     try:
+        await consumer.start()
         consumer.assign(places)
         ends = await consumer.end_offsets(places)
         found: list[ConsumerRecord[bytes | None, bytes | None]] = []
@@ -318,8 +318,8 @@ async def committed(bootstrap: str, group: str, topic: str) -> dict[int, int]:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False
     )
-    await consumer.start()
     try:
+        await consumer.start()
         places = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
         offsets = {at.partition: await consumer.committed(at) for at in places}
     finally:

@@ -214,6 +214,10 @@ async def test_exports_are_the_lists_in_full(api: Api) -> None:
         ("/analytics/trend", {"from": "2026-03-02", "to": "2026-03-01"}, "is after"),
         ("/analytics/missing-tools", {"from": "2025-01-01", "to": "2026-01-01"}, "92 days"),
         ("/analytics/approaches", {"limit": 0}, "limit"),
+        ("/analytics/trend", {"profile_version": 1}, "without its profile"),
+        ("/analytics/trend", {"profile_id": "p", "profile_version": 0}, "profile_version"),
+        ("/analytics/models", {"criteria_hash": "abc"}, "criteria_hash"),
+        ("/analytics/models", {"criteria_hash": "%" * 64}, "criteria_hash"),
     ],
 )
 async def test_bad_questions_are_told_why(
@@ -329,6 +333,74 @@ async def test_reports_of_agents_and_judges(api: Api, database: str) -> None:
     for report in ("trend", "distribution", "missing-tools", "models", "tools", "agreement"):
         empty = await get(api, f"/analytics/{report}", agent="nobody", profile_id="x", model="y")
         assert json.dumps(empty)
+
+
+async def test_an_override_counts_on_what_was_refused_too(api: Api, database: str) -> None:
+    """It is somebody's answer to just that: what is overridden is not counted apart any more."""
+    gate = {"id": "g", "passed": False, "message": "no"}
+    await score(api, "s1", 80)
+    disqualified = await score(api, "s2", 0, disqualified=True, disqualifier_triggered="made up")
+    refused = await score(api, "s3", 0, gates=(gate,), failed_gates=("g",))
+    await score(api, "s4", 0, gates=(gate,), failed_gates=("g",))
+    for made in (disqualified, refused):
+        await aged(database, made, 2)
+        await override(api, made, 50)
+    await override(api, disqualified, 70)
+
+    for rolled_up in (False, True):
+        if rolled_up:
+            await StoredAnalytics(api.store.pool, where=api.store.where).roll_up(limit=100)
+        old, today = (await get(api, "/analytics/trend"))["days"]
+        assert (old["scores"], old["overridden"], old["average_score"]) == (2, 2, 60)
+        assert (old["disqualified"], old["gate_failed"]) == (0, 0)
+        assert old["average_stored_score"] is None  # without overrides none would be counted
+        assert (today["scores"], today["gate_failed"]) == (1, 1)
+
+        spread = await get(api, "/analytics/distribution")
+        assert (spread["scores"], spread["overridden"], spread["gate_failed"]) == (3, 2, 1)
+        assert (spread["bands"]["weak"], spread["bands"]["adequate"]) == (1, 1)
+        assert sum(spread["stored_bands"].values()) == 1
+
+        (model,) = (await get(api, "/analytics/models"))["models"]
+        assert (model["n"], model["average_score"]) == (3, pytest.approx((80 + 50 + 70) / 3))
+        assert (model["disqualified"], model["gate_failed"]) == (0, 1)
+
+    averages = await fetch(database, "SELECT average_score FROM score_trend_daily ORDER BY day")
+    assert [row["average_score"] for row in averages] == [60, 80]
+
+
+REPORTS = ("trend", "distribution", "missing-tools", "approaches", "models", "tools", "agreement")
+
+
+@pytest.mark.parametrize("report", REPORTS)
+async def test_a_report_says_what_it_mixes_and_can_be_limited(api: Api, report: str) -> None:
+    """Scores under other criteria do not compare."""
+    await api.store.register_criteria(OTHER_CRITERIA)
+    old = await score(api, "s1", 40, criteria_hash=OTHER_CRITERIA.hash)
+    new = await score(api, "s2", 80, profile_version=2)
+    for made in (old, new):
+        await override(api, made, made.total_score)
+
+    profile = old.profile_id
+    mixed = await get(api, f"/analytics/{report}")
+    assert mixed["mixed"] == [
+        {"profile": profile, "criteria_hashes": 2, "profile_versions": [1, 2]}
+    ]
+    by_version = await get(api, f"/analytics/{report}", profile_id=profile, profile_version=2)
+    by_hash = await get(api, f"/analytics/{report}", criteria_hash=new.criteria_hash)
+    by_beginning = await get(api, f"/analytics/{report}", criteria_hash=new.criteria_hash[:12])
+    alone = await get(api, f"/analytics/{report}", criteria_hash=OTHER_CRITERIA.hash)
+    assert by_version == by_hash == by_beginning
+    assert by_hash["mixed"] == alone["mixed"] == []
+    assert by_hash != mixed
+    counted = {"trend": "days", "tools": "agents"}
+    if report in {"distribution", "models", "agreement"}:
+        number = {"distribution": "scores", "models": "runs", "agreement": "n"}[report]
+        assert (mixed[number], by_hash[number], alone[number]) == (2, 1, 1)
+    if report in counted:
+        (line,) = by_hash[counted[report]]
+        assert line.get("average_score", 80) == 80
+        assert line.get("scores", line.get("sessions")) == 1
 
 
 def in_utc(made: Score) -> str:

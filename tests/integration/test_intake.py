@@ -540,8 +540,8 @@ async def test_what_is_no_record_is_no_lag(
     producer = AIOKafkaProducer(
         bootstrap_servers=kafka.bootstrap, transactional_id=topics.requested
     )
-    await producer.start()
     try:
+        await producer.start()
         async with taking_in(store, settings(kafka, topics)):
             for session, partition, commits in (("a", 0, True), ("b", 0, False), ("c", 1, False)):
                 await producer.begin_transaction()
@@ -733,8 +733,8 @@ async def second_member(kafka: KafkaServer, topics: Topics) -> AsyncIterator[AIO
         heartbeat_interval_ms=500,
         partition_assignment_strategy=[RoundRobinPartitionAssignor],
     )
-    await consumer.start()
     try:
+        await consumer.start()
         yield consumer
     finally:
         await consumer.stop()

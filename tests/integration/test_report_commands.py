@@ -17,6 +17,8 @@ from tests.bench.many_scores import fill
 from tests.integration.builders import execute, migrated_database
 from tests.support.servers import PostgresServer
 
+pytestmark = pytest.mark.usefixtures("logging_as_before")
+
 SCORES = 300
 
 

@@ -51,6 +51,8 @@ REPORTS: dict[str, tuple[tuple[Any, ...], set[str]]] = {
     "report_tools": ((), {"tool_use_rollup_by_day"}),
     "report_cost": ((), {"score_rollup_by_day"}),
     "report_agreement": ((2_000,), {"session_scores_pkey"}),
+    "report_mixture": ((), {"score_rollup_by_day"}),
+    "report_agreement_mixture": ((), {"session_scores_pkey"}),
 }
 
 
@@ -108,7 +110,7 @@ async def test_a_list_uses_the_index_of_its_filter(
 @pytest.mark.parametrize("name", REPORTS)
 async def test_a_report_of_a_week_reads_that_week(analytics: StoredAnalytics, name: str) -> None:
     more, indexes = REPORTS[name]
-    week = (TODAY - timedelta(days=6), TODAY, None, None, None, None)
+    week = (TODAY - timedelta(days=6), TODAY, *[None] * 6)
 
     plan = await explained(analytics, name, *week, *more)
 

@@ -25,8 +25,8 @@ async def producing(bootstrap: str, *, idempotent: bool = False) -> AsyncIterato
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap, acks="all", enable_idempotence=idempotent
     )
-    await producer.start()
     try:
+        await producer.start()
         yield producer
     finally:
         await producer.stop()
@@ -42,8 +42,8 @@ async def consume(bootstrap: str, topic: str, count: int) -> list[ConsumerRecord
         enable_auto_commit=False,
         session_timeout_ms=6_000,  # Tansu needs two of them to let a group's next member in
     )
-    await consumer.start()
     try:
+        await consumer.start()
         records: list[ConsumerRecord] = []
         async with asyncio.timeout(30):
             while len(records) < count:

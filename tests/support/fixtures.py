@@ -6,6 +6,7 @@ A test that stops or kills its broker takes `kafka_process`, and gets one that n
 """
 
 import contextlib
+import logging
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import astuple, replace
@@ -18,9 +19,11 @@ from uuid import uuid4
 import asyncpg
 import pytest
 import pytest_asyncio
+import structlog
 from aiokafka.admin import AIOKafkaAdminClient
 
 from consumer.demo.servers import ServerError, create_topics
+from consumer.logs import QUIET
 from tests.support import stage as stages
 from tests.support.servers import (
     KAFKA_PROCESSES,
@@ -231,3 +234,20 @@ async def stage(kafka: KafkaServer, topics: Topics, database: str) -> AsyncItera
             )
             async with stages.following(made):
                 yield made
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """Leaves logging as it was: other tests share it, and a captured stream is closed by then."""
+    root = logging.getLogger()
+    names = ("", *QUIET)
+    handlers, levels = root.handlers[:], {name: logging.getLogger(name).level for name in names}
+    configured = structlog.get_config().copy() if structlog.is_configured() else None
+    yield
+    root.handlers = handlers
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    structlog.reset_defaults()
+    if configured is not None:
+        structlog.configure(**configured)
+    structlog.contextvars.clear_contextvars()

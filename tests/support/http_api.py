@@ -17,10 +17,11 @@ from consumer.api.limits import BodyLimit
 from consumer.edges.kafka import Producer
 from consumer.edges.postgres.profiles import StoredProfiles
 from consumer.edges.postgres.store import Store
+from consumer.history import open_history
 from consumer.judge.panel import Judge
 from consumer.profiles import ProfileBook
 from consumer.resources import resource
-from consumer.serving import Serving, open_history
+from consumer.serving import Serving
 from consumer.settings import Settings
 from tests.integration.builders import addresses_of, opened_store
 from tests.support.servers import KafkaServer
@@ -66,7 +67,7 @@ async def serving(
             store=store,
             profiles=profiles,
             producer=producer,
-            history=await open_history(chosen, shipped, stack),
+            history=await stack.enter_async_context(open_history(chosen, shipped.labels)),
             stopping=stopping,
         )
         served = await parts.open(stack)

@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,21 +16,7 @@ from consumer.logs import QUIET, Bounded, NeverBlocking, catch_up, set_up
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """Leaves logging as it was: other tests share it."""
-    root = logging.getLogger()
-    names = ("", *QUIET)
-    handlers, levels = root.handlers[:], {name: logging.getLogger(name).level for name in names}
-    configured = structlog.get_config().copy() if structlog.is_configured() else None
-    yield
-    root.handlers = handlers
-    for name, level in levels.items():
-        logging.getLogger(name).setLevel(level)
-    structlog.reset_defaults()
-    if configured is not None:
-        structlog.configure(**configured)
-    structlog.contextvars.clear_contextvars()
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 def lines(capsys: Capture) -> list[dict[str, Any]]:

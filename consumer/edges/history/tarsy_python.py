@@ -53,6 +53,8 @@ MAX_ERROR_BYTES = 64 * 1024
 _NO_SESSION = re.compile(r"session\b.*\bnot found\W*", re.IGNORECASE | re.DOTALL)
 # Whoever answers these does not speak about the session.
 _NOT_ABOUT_IT = frozenset({401, 403, 404, 405, 407, 408, 421, 425, 429, 451})
+_REFUSED = ": it does not let us in; see HISTORY_TOKEN and HISTORY_HEADER"
+_HINTS = {401: _REFUSED, 403: _REFUSED, 404: ": it has no such path; see HISTORY_URL"}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COMPLETED = "completed"
 RUNNING = frozenset({"pending", "in_progress", "paused", "canceling"})
@@ -178,7 +180,7 @@ async def _require_ok(response: httpx.Response, missing: str) -> None:
     if detail is None or code in _NOT_ABOUT_IT:
         told = other or media_type(response.headers) or "no content type"
         raise HistoryUnavailable(
-            f"the History Service answers {code} ({told})",
+            f"the History Service answers {code} ({told}){_HINTS.get(code, '')}",
             retry_after=retry_after_s(response.headers),
         )
     raise HistoryInvalid(f"the History Service answers {code} to the request for a session")

@@ -84,6 +84,10 @@ class StoredAnalytics(Tables):
     async def trend(self, wanted: Selection) -> Rows:
         return await self._report("report_trend", wanted)
 
+    async def mixture(self, wanted: Selection, *, of_overrides: bool = False) -> Rows:
+        name = "report_agreement_mixture" if of_overrides else "report_mixture"
+        return await self._report(name, wanted)
+
     async def distribution(self, wanted: Selection) -> tuple[dict[str, Any], Rows]:
         async with self._reading() as reader:
             (total,) = await reader.report("report_distribution", wanted)
@@ -178,6 +182,8 @@ class _Reader:
             wanted.label,
             wanted.agent,
             wanted.model,
+            wanted.criteria_hash,
+            wanted.profile_version,
             *more,
         )
 

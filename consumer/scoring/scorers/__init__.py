@@ -2,7 +2,7 @@
 
 base         what they look at and answer
 figures      time, tokens, tool calls, cost
-grounding    numbers, names, citations of the analysis: are they real?
+grounding    numbers, identifiers, proper names, citations of the analysis: are they real?
 keywords     words that profiles give, and where a text holds them
 prose        lines, sentences and words of an analysis
 wording      what the analysis holds, and how it reads
@@ -24,6 +24,7 @@ from consumer.scoring.scorers import (
     figures,
     names,
     numbers,
+    proper_names,
     reasoning,
     wording,
 )
@@ -39,6 +40,11 @@ _ALL = (
         name="numeric_grounding",
         params=numbers.NumericGrounding,
         score=numbers.numeric_grounding,
+    ),
+    RuleScorer(
+        name="name_grounding",
+        params=proper_names.NameGrounding,
+        score=proper_names.name_grounding,
     ),
     RuleScorer(name="entity_grounding", params=names.EntityGrounding, score=names.entity_grounding),
     RuleScorer(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from consumer.scoring.scorers.base import NotApplicable, Params, Result, Subject
 from consumer.scoring.scorers.grounding import Words, share
@@ -15,14 +15,23 @@ from consumer.scoring.text import Spot, blank
 
 
 class CitationValidity(Params):
-    """What `[n]` points at: the analysis' own list of references, or steps of the transcript."""
+    """What `[n]` points at: the analysis' own list of references, steps of the transcript, or the
+    entries of a list in the alert's data, at `data_path` (keys joined by dots).
+    """
 
-    sources: Literal["references", "steps"] = "references"
+    sources: Literal["references", "steps", "data"] = "references"
+    data_path: str = Field(default="", max_length=500)
     headings: Words = Field(
         default=("references", "sources", "citations", "bibliography", "footnotes"),
         description="above a list of references",
     )
     attached: bool = Field(default=False, description="`word[1]` is a citation, not an index")
+
+    @model_validator(mode="after")
+    def _says_where(self) -> Self:
+        if (self.sources == "data") != bool(self.data_path):
+            raise ValueError("sources: data and data_path go together: give both or neither")
+        return self
 
 
 _CODE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL)
@@ -46,14 +55,24 @@ def citation_validity(subject: Subject, params: CitationValidity) -> Result:
         return NO_CITATION
     text = blank(_CODE, subject.own_text)
     numbers, entries = _references(text, params.headings)
-    if params.sources == "steps":
-        numbers = set(range(1, 1 + len(subject.session.steps)))
+    if params.sources != "references":
+        numbers = set(range(1, 1 + _count(subject, params)))
     sources = sorted(numbers)
     citations = list(_citations(text, entries, params.attached))
     if not citations:
         return NO_CITATION
     wrong = [spot for low, high, spot in citations if not _all_exist(sources, low, high)]
     return share(text, wrong, len(citations))
+
+
+def _count(subject: Subject, params: CitationValidity) -> int:
+    """How many steps, or entries of the list, there are; 0 where there is no such list."""
+    if params.sources == "steps":
+        return len(subject.session.steps)
+    found: Any = subject.session.alert_data
+    for key in params.data_path.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return len(found) if isinstance(found, list | tuple | Mapping) else 0
 
 
 def _all_exist(sources: list[int], low: int, high: int) -> bool:

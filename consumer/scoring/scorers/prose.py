@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from itertools import chain
+from typing import Literal
 
 from consumer.scoring.scorers.keywords import UNSPACED_RUN
 
@@ -22,6 +24,35 @@ _TITLE_CHARACTERS = 120
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]*_”’»]*\s+|[。！？।॥؟۔]+\s*")  # noqa: RUF001
 # A shorter line is not broken by an editor's margin: its end is an end.
 _WRAPPED_CHARACTERS = 60
+Script = Literal[
+    "latin", "greek", "cyrillic", "armenian", "georgian", "hebrew", "arabic", "devanagari",
+    "bengali", "tamil", "telugu", "thai", "lao", "khmer", "myanmar", "ethiopic", "hangul", "han",
+    "hiragana", "katakana",
+]  # fmt: skip
+_SCRIPTS = {"han": "CJK"}  # as Unicode names its characters
+_ALPHABETIC = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")  # and without spaces
+# How error messages begin, and how long they are at most: what begins with a status may be about
+# one, so it is an error only where hardly anything follows.
+_ERRORS = (
+    (
+        600,
+        re.compile(
+            r"[\w.]{0,60}(?:error|exception)\s?:|traceback \(most recent|fatal:|panic:|"
+            r"\{\s?\"(?:error|detail)\"|(?:i'm |i am )?sorry,? (?:but )?i|i can(?:no|')t |"
+            "i am unable|as an ai|\u0e02\u0e2d\u0e2d\u0e20\u0e31\u0e22|"
+            "\u0e40\u0e01\u0e34\u0e14\u0e02\u0e49\u0e2d\u0e1c\u0e34\u0e14\u0e1e\u0e25\u0e32\u0e14",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        100,
+        re.compile(
+            r"(?:HTTP |error )?[45]\d\d\b|internal server error|service unavailable|bad gateway|"
+            "gateway time-?out|too many requests|rate limit",
+            re.IGNORECASE,
+        ),
+    ),
+)
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _PUNCTUATION = "".join(
     chr(code)
@@ -110,12 +141,39 @@ def bare(word: str) -> str:
     return word.strip(_PUNCTUATION)
 
 
-def count_words(text: str, characters_per_word: float) -> float:
-    """Words between spaces, and one for so many characters of scripts that have no spaces."""
-    return len(spaced(text)) + sum(map(len, _unspaced(text))) / characters_per_word
+def count_words(text: str, characters_per_word: float | None = None) -> float:
+    """Words between spaces, and one for so many characters of scripts that have no spaces; without
+    a number, as many as these scripts' words have on average.
+    """
+    runs = _unspaced(text)
+    if characters_per_word is not None:
+        return len(spaced(text)) + sum(map(len, runs)) / characters_per_word
+    return len(spaced(text)) + sum(len(run) / _word_size(run) for run in runs)
 
 
-def pieces(text: str, size: int) -> Iterator[str]:
-    """Text of scripts without spaces, in pieces of `size` characters."""
+def pieces(text: str, size: int | None = None) -> Iterator[str]:
+    """Text of scripts without spaces, in pieces of `size` characters, or of a word's."""
     for run in _unspaced(text):
-        yield from (run[at : at + size] for at in range(0, len(run), size))
+        step = size or _word_size(run)
+        yield from (run[at : at + step] for at in range(0, len(run), step))
+
+
+def _word_size(run: str) -> int:
+    """Characters of a word. Thai's are 5.1 on average, vowels and tones counted."""
+    return 5 if _ALPHABETIC.match(run) else 2
+
+
+def share_of_scripts(text: str, scripts: Collection[Script]) -> float:
+    """The share (0-1) of the text's letters that are of these scripts; 0 without any letter."""
+    names = tuple(_SCRIPTS.get(script, script.upper()) for script in scripts)
+    letters = {c: n for c, n in Counter(text).items() if unicodedata.category(c)[0] in "LM"}
+    own = sum(n for c, n in letters.items() if unicodedata.name(c, "").startswith(names))
+    return own / sum(letters.values()) if letters else 0.0
+
+
+def is_error(text: str) -> bool:
+    """Whether the text is a program's error message or a model's refusal, and nothing else: it
+    begins like one, and is no longer than such ones are.
+    """
+    text = text.strip().lstrip("#* ")
+    return any(len(text) <= most and begins.match(text) for most, begins in _ERRORS)

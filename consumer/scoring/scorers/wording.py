@@ -32,15 +32,20 @@ from consumer.scoring.scorers.keywords import (
     folded,
 )
 from consumer.scoring.scorers.prose import (
+    Script,
     bare,
     count_words,
+    is_error,
     lines,
     pieces,
     sentences,
+    share_of_scripts,
     spaced,
     titles,
 )
 
+# Names and code are in other letters in any language.
+LEAST_OF_SCRIPTS = 0.5
 NO_PROSE = NotApplicable("the final analysis has no prose")
 
 
@@ -80,21 +85,22 @@ class Structure(Params):
 
     `required_sections` are keywords, looked for in names of sections (headings, bold lead-ins,
     `Name:` lines); there, `^` and `$` of a pattern are the name's. `prohibited` are patterns.
+    `scripts` are those that half of its letters or more must be of; with `refuse_errors` it must
+    not be an error message, such as a program's or a model's refusal: either one is refused whole.
     """
 
     required_sections: tuple[Keyword, ...] = ()
     prohibited: tuple[Pattern, ...] = ()
     min_characters: int | None = Field(default=None, ge=1)
     max_characters: int | None = Field(default=None, ge=1)
+    scripts: tuple[Script, ...] = ()
+    refuse_errors: bool = False
 
     @model_validator(mode="after")
     def _checks_something(self) -> Self:
         low, high = self.min_characters, self.max_characters
-        if not (self.required_sections or self.prohibited or low or high):
-            raise ValueError(
-                "nothing to check: give required_sections, prohibited, min_characters "
-                "or max_characters"
-            )
+        if not any(self.model_dump().values()):
+            raise ValueError(f"nothing to check: give one of {', '.join(type(self).model_fields)}")
         if low and high and low > high:
             raise ValueError(f"min_characters {low} is above max_characters {high}")
         return self
@@ -103,11 +109,14 @@ class Structure(Params):
 def structure(subject: Subject, params: Structure) -> Result:
     """Share of checks met: each required section, prohibited element and length bound is one.
 
-    The length is without white space around the text. An empty analysis is 0. (scoring.md)
+    The length is without white space around the text. An empty analysis is 0, and so is one in
+    another script, or an error message, where that is asked. (scoring.md)
     """
     text = subject.text
     if text is None:
         return Measured(0.0, _missing(params.required_sections))
+    if refused := _refused(subject.own_text, params):
+        return Measured(0.0, (Place(step=None, excerpt=refused),))
     absent = _absent_sections(text, params.required_sections)
     present = [spot for p in params.prohibited if (spot := find(_bare(p), text.raw))]
     lengths = list(_lengths(len(text.raw.strip()), params))
@@ -115,7 +124,16 @@ def structure(subject: Subject, params: Structure) -> Result:
     total = len(params.required_sections) + len(params.prohibited) + len(lengths)
     met = total - len(absent) - len(present) - len(wrong)
     places = (*in_analysis(text.raw, present), *wrong, *_missing(absent))
-    return Measured(met / total, places[:MAX_PLACES])
+    return Measured(met / total if total else 1.0, places[:MAX_PLACES])
+
+
+def _refused(text: str, params: Structure) -> str:
+    """Why the analysis is none at all; empty where it is one."""
+    if params.refuse_errors and is_error(text):
+        return f"an error message: {text.strip()}"[:EXCERPT_CHARACTERS]
+    if params.scripts and (share := share_of_scripts(text, params.scripts)) < LEAST_OF_SCRIPTS:
+        return f"{share:.0%} of its letters are {' or '.join(params.scripts)}"
+    return ""
 
 
 def _bare(pattern: str) -> str:
@@ -180,13 +198,14 @@ def policy(subject: Subject, params: Policy) -> Result:
 class Readability(Params):
     """Words a sentence: on average, and from where one is long.
 
-    In scripts without spaces, `characters_per_word` characters are a word.
+    In scripts without spaces, `characters_per_word` characters are a word: by default 2 in Han and
+    kana, 5 in Thai, Lao, Khmer and Burmese.
     """
 
     good_mean_words: float = Field(default=20, gt=0)
     bad_mean_words: float = Field(default=40, gt=0)
     long_words: float = Field(default=40, gt=0)
-    characters_per_word: float = Field(default=2, gt=0)
+    characters_per_word: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
     def _rising(self) -> Self:
@@ -230,14 +249,14 @@ class Conciseness(Params):
     """Shares of distinct content words that are worth 0 and 1, and what a content word is.
 
     That is a word of at least `min_characters` that is no stop word; in scripts without spaces, any
-    `characters_per_word` characters.
+    `characters_per_word` characters (by default as for readability).
     """
 
     poor: float = Field(default=0.3, ge=0, le=1)
     good: float = Field(default=0.6, ge=0, le=1)
     min_characters: int = Field(default=4, ge=1)
     stopwords: frozenset[str] = frozenset()
-    characters_per_word: int = Field(default=2, ge=1)
+    characters_per_word: int | None = Field(default=None, ge=1)
 
     @model_validator(mode="after")
     def _rising(self) -> Self:

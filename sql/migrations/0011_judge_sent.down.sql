@@ -1,2 +1,0 @@
--- Takes 0011 back: scores made since can't be replayed any more.
-DROP TABLE judge_sent;
