@@ -56,7 +56,12 @@ class Selection(BaseModel):
     start: Time | None = Field(default=None, description="Started at or after this time.")
     end: Time | None = Field(default=None, description="Started at or before it; default: now.")
     alert_type: StorableText | None = Field(default=None, min_length=1, max_length=255)
-    agent: StorableText | None = Field(default=None, min_length=1, max_length=255)
+    agent: StorableText | None = Field(
+        default=None,
+        min_length=1,
+        max_length=255,
+        description="As History's list tells it (TARSy: the chain), or as a score does.",
+    )
     # Else each of a hundred thousand wrong ones is listed, which takes its time.
     bands: Annotated[tuple[Band, ...], FailFast()] = Field(
         default=(), max_length=5, description="Bands of the current score; none: any, or no score."
@@ -74,7 +79,9 @@ class Selection(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A session as History lists it. `label` is what its alert type says."""
+    """A session as History lists it. `label` is what its alert type says; `agent` may be only the
+    name of a chain of agents: who they are is told by the session itself.
+    """
 
     session_id: str
     agent: str | None
@@ -90,6 +97,7 @@ class Known:
     profile_id: str
     criteria_hash: str
     total_score: int
+    agent: str
     label: str
     judge_skipped: str | None
 
@@ -233,8 +241,7 @@ class Selecting:
         async for page in self.sessions.pages(
             start=selection.start, end=selection.end or now, alert_type=selection.alert_type
         ):
-            of_agent = [s for s in page if selection.agent in (None, s.agent)]
-            yield await self._narrowed(of_agent, selection, profile_id)
+            yield await self._narrowed(page, selection, profile_id)
 
     async def named(self, session_ids: Sequence[str], profile_id: str | None) -> list[Chosen]:
         """These sessions. Without a score the label is not known, and the default one is taken."""
@@ -250,6 +257,8 @@ class Selecting:
         return [
             Chosen(session_id=session.session_id, profile=profile, tokens=session.tokens)
             for session in listed
+            if selection.agent
+            in {None, session.agent, *(s.agent for s in scores[session.session_id])}
             for profile in [self._profile(session, scores[session.session_id], profile_id)]
             if self._is_meant(scores[session.session_id], profile, selection)
         ]

@@ -1109,7 +1109,7 @@ SELECT EXISTS (
 -- name: batch_known
 -- The current scores of these sessions.
 SELECT session_id, judge_profile_id AS profile_id, criteria_hash, total_score,
-    classification_label AS label, judge_skipped
+    agent, classification_label AS label, judge_skipped
 FROM session_scores WHERE is_current AND session_id = ANY($1::text[])
 ORDER BY session_id, scored_at DESC;
 

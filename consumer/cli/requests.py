@@ -55,7 +55,10 @@ def publish(
         datetime | None, typer.Option(help="With --from-history: started at or before (UTC).")
     ] = None,
     alert_type: Annotated[str | None, typer.Option(help="With --from-history.")] = None,
-    agent: Annotated[str | None, typer.Option(help="With --from-history.")] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(help="With --from-history: as its list tells it, or as a score does."),
+    ] = None,
     band: Annotated[
         list[str] | None,
         typer.Option(help="With --from-history: whose score is in this band; may be repeated."),

@@ -441,7 +441,7 @@ _GAP_BYTES = _marker_bytes({"elided_base64_bytes": 10**10})
 # What a cut text has besides its parts: the brackets, one gap, and the last marker.
 _WHOLE_BYTES = 2 + _GAP_BYTES + _marker_bytes({"whole_bytes": 10**10, "sha256": _sha256(b"")})
 # A step of which nothing is shown, and the end of its line.
-_LEAST_LINE_BYTES = 60
+_LEAST_LINE_BYTES = 55
 _LEAST_ERROR_BYTES = (LEAST_RESULT_BYTES - _WHOLE_BYTES) // 2
 
 

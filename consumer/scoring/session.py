@@ -10,19 +10,36 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+# `web_search`, `model_call_failed` and `stage_status` are what the service recorded beside the
+# conversation: facts, and nobody's words.
+MessageKind = Literal["message", "thought", "web_search", "model_call_failed", "stage_status"]
+SERVICE = "service"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message of a conversation between agent, its operator and its model."""
+    """One message of a conversation between agent, its operator and its model; or a thought of the
+    agent's, whose role is its (`assistant`), or a fact, whose role is SERVICE.
+    """
 
     role: str
     text: str
     at_us: int
+    kind: MessageKind = "message"
+
+    @property
+    def is_fact(self) -> bool:
+        """Whether the service recorded it: neither the agent nor its operator said it."""
+        return self.kind not in {"message", "thought"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One tool call. `failure` tells a transport error or timeout from an error in the result."""
+    """One tool call. `failure` tells a transport error or timeout from an error in the result.
+
+    `result` is what the agent read. `full_result` is what the tool answered, where the agent read
+    a summary instead: evidence that it did not see, else None.
+    """
 
     id: str
     server: str
@@ -33,6 +50,7 @@ class ToolCall:
     error: str | None
     duration_ms: int | None
     at_us: int
+    full_result: str | None = None
 
     @property
     def name(self) -> str:

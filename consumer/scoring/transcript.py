@@ -134,7 +134,8 @@ def numbered(
         content = _tool_call(step)
         texts: tuple[str, ...] = (step.result, step.error or "", step.name)
     else:
-        content = {"kind": "message", "role": step.role, "text": step.text}
+        role = {"role": step.role} if step.kind == "message" else {}
+        content = {"kind": step.kind, **role, "text": step.text}
         texts = (step.text,)
     line = encode({**where, **content, **(shown or {})})
     return NumberedStep(number=number, line=line, texts=texts)
@@ -147,6 +148,11 @@ def _tool_call(call: ToolCall) -> dict[str, Any]:
         "arguments": dict(call.arguments),
         "result": call.result,
     }
+    if call.full_result is not None:
+        size = len(call.full_result.encode(errors="replace"))
+        content["summarized"] = (
+            f"The result is a summary: the agent did not read the full one of {size} bytes."
+        )
     if call.failure:
         content["failure"] = call.failure
         content["error"] = call.error

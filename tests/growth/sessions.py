@@ -37,9 +37,9 @@ def said(text: str, role: str = "assistant") -> Json:
     return {"role": role, "content": text}
 
 
-def told(at_us: int, *messages: Json) -> Json:
+def told(at_us: int, *messages: Json, **changes: Json) -> Json:
     """A model call with this thread."""
-    details = {"model_name": "m", "conversation": {"messages": messages}}
+    details = {"model_name": "m", "conversation": {"messages": messages}, **changes}
     return {"id": f"l{at_us}", "timestamp_us": at_us, "details": details}
 
 
@@ -143,6 +143,52 @@ def told_calls(size: int) -> bytes:
     return detail(stage(llm_interactions=[told(10**9, *thread)], mcp_communications=calls))
 
 
+def told_results(size: int) -> bytes:
+    """The same, as agents with native function calling are told, each after a thought."""
+    turns = int((2 * size / 240) ** 0.5)
+    calls = [called(n, f"t{n % 2}") for n in range(turns)]
+    thread = [said(f"Tool Result: k.t{n % 2}:\nok", "user") for n in range(turns)]
+    thoughts = [told(n, *thread[:n], thinking_content=f"t{n}") for n in range(1, turns)]
+    return detail(stage(llm_interactions=thoughts, mcp_communications=calls))
+
+
+def summarized_calls(size: int) -> bytes:
+    """Each call has a summary, and every other one is told."""
+    turns = size // 700
+    calls = [called(n) for n in range(turns)]
+    note = '{"result": "[NOTE: The tool output was too long and has been summarized below.]"}'
+    thread = [said(f"Observation: k.t: {note}", "user") for _ in range(turns // 2)]
+    summaries = [
+        told(n, said("s"), interaction_type="summarization", mcp_event_id=f"c{n}")
+        for n in range(turns)
+    ]
+    interactions = [told(10**9, *thread), *summaries]
+    return detail(stage(llm_interactions=interactions, mcp_communications=calls))
+
+
+def unnamed_errors(size: int) -> bytes:
+    """Calls whose errors are told without their names, after all that the agent said."""
+    turns = size // 700
+    calls = [called(n, success=False, error_message="x") for n in range(turns)]
+    asked = said("Action: k.t\n" * 20)
+    wrong = said("Observation: Error executing action: y", "user")
+    thread = told(10**9, *(turn for _ in range(turns) for turn in (asked, wrong)))
+    return detail(stage(llm_interactions=[thread], mcp_communications=calls))
+
+
+def _beside(items: list[Json]) -> bytes:
+    """Calls of no stage, between as many stages."""
+    half = len(items) // 2
+    stages = [stage(llm_interactions=[told(at, said("x"))], agent=f"A{at}") for at in range(half)]
+    return detail(*stages, session_level_interactions=items[:half], agent_type="chain:x")
+
+
+def _searched(items: list[Json]) -> bytes:
+    chunks = [{"web": {"uri": item, "title": "t"}} for item in items]
+    found = {"web_search_queries": items, "grounding_chunks": chunks}
+    return _told([told(1, response_metadata={"grounding_metadata": found})])
+
+
 def nested_stages(size: int) -> bytes:
     """Stages as deep as they may be, and many at the bottom."""
     inner = [stage() for _ in range(size // len(json.dumps(stage())))]
@@ -234,6 +280,27 @@ SESSIONS: dict[str, Shape] = {
     "threads at one time": many(lambda n: told(1, said(f"{n % 7}"), said(f"{n % 11}")), _told),
     "growing threads": growing_threads,
     "random threads": random_threads,
+    "thoughts of one place": many(
+        lambda n: told(n, said("a", "user"), thinking_content=f"thought number {n} of many"), _told
+    ),
+    "thoughts of no place": many(lambda n: told(n, thinking_content="t"), _told),
+    "failures": many(lambda n: told(n, success=False, error_message="x"), _told),
+    "other failures": many(lambda n: told(n, success=False, error_message=f"{n}"), _told),
+    "failures of stages": many(
+        lambda n: stage(status="failed", error_message="x"), lambda items: detail(*items)
+    ),
+    "searches": many(lambda n: f"query {n}", _searched),
+    "calls of no stage": many(called, _beside),
+    "replicas": many(
+        lambda n: stage(agent=f"A-{n}-{n}", parallel_type="replica"),
+        lambda items: detail(*items, agent_type="chain:x"),
+    ),
+    "a replica of dashes": lambda size: detail(
+        stage(agent="-1" * (size // 2) + "x", parallel_type="replica"), agent_type="chain:x"
+    ),
+    "told results": told_results,
+    "summarized calls": summarized_calls,
+    "unnamed errors": unnamed_errors,
     "untold calls": untold_calls,
     "told calls": told_calls,
     "equal calls": many(lambda n: called(1), _calls),

@@ -133,6 +133,7 @@ async def test_history_is_narrowed_by_time_and_filters(
     assert await count(start=at(10), end=at(19)) == 10
     assert await count(alert_type="disk") == 65
     assert await count(alert_type="disk", agent="a0", end=at(20)) == 3
+    assert await count(agent="kubernetes") == 3  # as their scores tell it
     assert await count(agent="nobody") == 0
     assert await count(bands=["failed"]) == 2
     assert await count(bands=["failed", "near-perfect"], end=at(4)) == 2

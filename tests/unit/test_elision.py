@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ from consumer.scoring.elision import (
     water_level,
 )
 from consumer.scoring.prompt import KNOWN, render
-from consumer.scoring.session import Session, Step, ToolCall
+from consumer.scoring.session import MessageKind, Session, Step, ToolCall
 from consumer.scoring.transcript import encode, transcript
 from tests.bench.elision import (
     ERROR_LINE,
@@ -210,8 +210,9 @@ def test_more_steps_than_there_is_room_for_are_refused_at_once() -> None:
     assert 100_000 < refused.value.tokens <= estimated_tokens(whole_prompt(run))
 
 
-def test_no_line_is_shorter_than_the_least() -> None:
-    run = session(stages=(stage(message("", role=""), name=""),))
+@pytest.mark.parametrize("kind", get_args(MessageKind))
+def test_no_line_is_shorter_than_the_least(kind: str) -> None:
+    run = session(stages=(stage(message("", role="", kind=kind), name=""),))
     assert transcript(run).size >= module._LEAST_LINE_BYTES
 
 

@@ -17,8 +17,13 @@ def test_evidence_is_what_the_agent_was_given_and_found() -> None:
         message("system words", role="system"),
         message("user words", role="user"),
         message("agent words\nFinal Answer: concluded"),
-        message("concluded\n  agent words\nmore user words", role="user"),
+        message("deep thoughts", kind="thought"),
+        message("concluded\n  agent words\ndeep thoughts\nmore user words", role="user"),
+        message("query: 137", role="service", kind="web_search"),
+        message("429: too many", role="service", kind="model_call_failed"),
+        message("failed: boom", role="service", kind="stage_status"),
         tool_call(arguments={"asked": "asked for"}, result="tool result"),
+        tool_call(result="what it read", full_result="what it did not read"),
         failed_call(error="tool error"),
         alert_data={"alert": "alert words"},
         alert_type="AlertType",
@@ -35,9 +40,14 @@ def test_evidence_is_what_the_agent_was_given_and_found() -> None:
         "more user words",
         "tool result",
         "tool error",
+        "what it read",
+        "what it did not read",
+        "query: 137",
+        "429: too many",
+        "failed: boom",
     ):
         assert given_ in subject.evidence, given_
-    for own in ("system words", "agent words", "concluded", "asked", "claimed"):
+    for own in ("system words", "agent words", "deep thoughts", "concluded", "asked", "claimed"):
         assert own not in subject.evidence, own
 
 

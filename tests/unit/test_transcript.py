@@ -111,6 +111,24 @@ def test_every_step_is_a_numbered_line_of_json() -> None:
     assert [step.number for step in transcript(run).steps] == [1, 2, 3]
 
 
+def test_what_is_no_message_has_no_role() -> None:
+    kinds = ("thought", "web_search", "model_call_failed", "stage_status")
+    told = lines(session(*(message("x", kind=kind) for kind in kinds)))
+    assert [(line["kind"], line["text"], "role" in line) for line in told] == [
+        (kind, "x", False) for kind in kinds
+    ]
+
+
+def test_a_summarized_result_tells_the_size_of_what_was_not_read() -> None:
+    run = session(tool_call(result="short", full_result="\u00e9 \ud83d long"))
+    (line,) = lines(run)
+    assert line["result"] == "short"
+    assert line["summarized"] == (
+        "The result is a summary: the agent did not read the full one of 9 bytes."
+    )
+    assert not transcript(run).quotes(1, "long")
+
+
 @pytest.mark.parametrize("line_break", LINE_BREAKS, ids=ascii)
 def test_no_text_breaks_its_line(line_break: str) -> None:
     text = f"one{line_break}two"

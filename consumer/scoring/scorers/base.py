@@ -104,10 +104,12 @@ class Subject:
 
     @cached_property
     def evidence(self) -> str:
-        """What the agent was given and found: alert, tool results, users' words; unescaped.
+        """What the agent was given and found: alert, tool results, users' words, what the service
+        recorded (web searches, failures); unescaped. A result that it read a summary of is there in
+        full too: what it holds is true.
 
-        Not what it said itself: neither its tool arguments, nor those lines of a user's message
-        that repeat it (a stage is told what earlier stages concluded).
+        Not what it said itself: neither its thoughts, nor its tool arguments, nor those lines of a
+        user's message that repeat it (a stage is told what earlier stages concluded).
         """
         session = self.session
         parts = [encode(dict(session.alert_data)), session.alert_type or ""]
@@ -115,7 +117,9 @@ class Subject:
         said: set[str] = set()
         for step in session.steps:
             if isinstance(step, ToolCall):
-                parts += [step.result, step.error or ""]
+                parts += [step.result, step.full_result or "", step.error or ""]
+            elif step.is_fact:
+                parts.append(step.text)
             elif step.role == "user":
                 parts += [line for line in step.text.splitlines() if line.strip() not in said]
             elif step.role == "assistant":
