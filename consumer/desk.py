@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -70,11 +71,19 @@ def read_session(path: Path, labels: Mapping[str, str]) -> Session:
     return session(detail, final_analysis=final, labels=labels)
 
 
-def read_subject(path: Path, labels: Mapping[str, str], prices: Prices) -> Subject:
+def read_subject(
+    path: Path, profile: Profile, labels: Mapping[str, str], prices: Prices
+) -> Subject:
     """What of a file is scored. Raises HistoryInvalid or SessionEnded."""
-    found = read_session(path, labels)
+    return _subject(read_session(path, labels), prices, profile.actions)
+
+
+def _subject(found: Session, prices: Prices, actions: tuple[str, ...]) -> Subject:
     return subject(
-        found, price=session_price(found, prices), cost_usd=session_cost_usd(found, prices)
+        found,
+        price=session_price(found, prices),
+        cost_usd=session_cost_usd(found, prices),
+        actions=actions,
     )
 
 
@@ -83,12 +92,14 @@ def score_file(
 ) -> Iterator[DeskScore]:
     """The file's score by each profile's rule scorers; the judge's criteria are left out."""
     try:
-        about = read_subject(path, labels, prices)
+        found = read_session(path, labels)
     except ScoringError as error:
         for profile in profiles:
             yield _failed(path, profile, None, error)
         return
+    subject_by = cache(partial(_subject, found, prices))  # made once for most profiles
     for profile in profiles:
+        about = subject_by(profile.actions)
         try:
             total = combine(profile, look(profile, about), None)
         except ScoringError as error:
@@ -105,7 +116,7 @@ async def judge_file(
     """The file's score as the consumer makes it: rules, gates and judge."""
     about = None
     try:
-        about = read_subject(path, labels, prices)
+        about = read_subject(path, profile, labels, prices)
         scored = await score_session(about, profile, judge, _errand(), size=_size(path))
     except ScoringError as error:
         return _failed(path, profile, about, error)
@@ -162,7 +173,7 @@ def _expected(
     path: Path, profile: Profile, labels: Mapping[str, str], prices: Prices, judge: Judge
 ) -> Iterator[Expected]:
     try:
-        about = read_subject(path, labels, prices)
+        about = read_subject(path, profile, labels, prices)
     except ScoringError:
         return
     if asks_judge(profile, look(profile, about)):

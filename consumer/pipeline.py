@@ -186,7 +186,7 @@ class Pipeline:
         # The tool report is made while the database waits for its disk.
         stored, about = await both(
             self.scores.begin_scoring(request, profile_id=profile.id, criteria_hash=criteria_hash),
-            beside(size, self._subject, session),
+            beside(size, self._subject, session, profile),
         )
         if stored is not None:
             return Reused(stored)
@@ -207,11 +207,12 @@ class Pipeline:
             )
         )
 
-    def _subject(self, session: Session) -> Subject:
+    def _subject(self, session: Session, profile: Profile) -> Subject:
         return subject(
             session,
             price=session_price(session, self.prices),
             cost_usd=session_cost_usd(session, self.prices),
+            actions=profile.actions,
         )
 
     def _criteria_hash(self, profile: Profile) -> str:

@@ -13,7 +13,7 @@ from rich.table import Table
 from consumer.analytics import reports
 from consumer.analytics.bootstrap import Interval
 from consumer.plaintext import Text, plain
-from consumer.terminal import COLOURS
+from consumer.terminal import COLOURS, wasted
 
 BANDS = ("failed", "weak", "adequate", "good", "near_perfect")
 SHARE_CELLS = 20
@@ -203,19 +203,27 @@ def _(report: reports.ModelComparison) -> Lines:
 
 @shown.register
 def _(report: reports.Tools) -> Lines:
-    columns = (
-        *("agent", "sessions", "calls", "failed", "", "corrections", "repeated", "wasted"),
-        *("wasted tokens", "wasted USD", "effectiveness"),
-    )
+    columns = ("agent", "v", "sessions", "calls", "actions", "failed", "", "effectiveness")
     rows = [
         (
-            *(a.agent, a.sessions, a.calls, a.failed, _percent(a.failed_share), a.corrections),
-            *(a.repeated, a.wasted, a.wasted_tokens, _usd(a.wasted_cost_usd)),
-            a.average_effectiveness,
+            *(a.agent, a.scoring_version, a.sessions, a.calls, a.actions),
+            *(a.failed, _percent(a.failed_share), a.average_effectiveness),
         )
         for a in report.agents
     ]
-    yield _table(f"Tool calls, {_period(report)}", columns, rows)
+    yield _table(f"Tool calls by scoring version (v), {_period(report)}", columns, rows)
+    columns = ("agent", "v", "corrected", "repeated", "not cited", "wasted", "tokens", "USD")
+    became = [
+        (
+            *(a.agent, a.scoring_version, a.corrections, a.repeated, a.not_cited),
+            *(a.wasted, a.wasted_tokens, _usd(a.wasted_cost_usd)),
+        )
+        for a in report.agents
+    ]
+    if became:
+        yield _table("What became of them", columns, became)
+    if report.note:
+        yield Text(report.note, style="dim")
 
 
 @shown.register
@@ -267,9 +275,12 @@ def session_tools(session: str, report: Mapping[str, Any]) -> Lines:
             ("repeated", ", ".join(c["call_ids"]), c["tool_name"], f"{c['param_similarity']:.2f}")
             for c in report["repeated"]
         ),
-        *(("wasted", c["call_id"], c["tool"], c["reason"]) for c in report["wasted"]),
+        *(("wasted", c["call_id"], c["tool"], c["reason"]) for c in wasted(report)),
+        *(("not cited", c["call_id"], c["tool"], "") for c in report.get("not_cited", ())),
     ]
     if rows:
         yield _table("Findings", columns, rows)
+    if len(wasted(report)) < len(report["wasted"]):
+        yield Text(reports.WASTE_OF_VERSION_1, style="dim")
     if report["unused_tools"]:
         yield Text(f"available, but unused: {plain(', '.join(report['unused_tools']))}")

@@ -156,7 +156,7 @@ def _tool_report(report: ToolReport) -> Iterable[RenderableType]:
     cost = f", ${sum(known):.4f}" if known and len(known) == len(wasted) else ""
     tokens = sum(call.tokens for call in report.wasted)
     yield Text(
-        f"tools: {report.calls} calls, {len(report.failed)} failed, "
+        f"tools: {report.calls} calls ({report.actions} actions), {len(report.failed)} failed, "
         f"{len(report.corrections)} corrected, {len(report.repeated)} repeated, "
         f"{len(report.wasted)} wasted (~{tokens} tokens{cost}), "
         f"{len(report.unused_tools)} available unused; effectiveness {report.effectiveness}"
@@ -171,6 +171,8 @@ def _tool_report(report: ToolReport) -> Iterable[RenderableType]:
         )
     for waste in report.wasted[:MAX_SHOWN]:
         yield Text(f"  wasted ({waste.reason}) {waste.tool}: ~{waste.tokens} tokens", style="dim")
+    for uncited in report.not_cited[:MAX_SHOWN]:
+        yield Text(f"  not cited {uncited.tool}: nothing of its result is taken up", style="dim")
 
 
 def summary(scores: Sequence[DeskScore]) -> Table:
@@ -400,8 +402,13 @@ def _stored_gates(row: Mapping[str, Any]) -> Iterable[RenderableType]:
     if report := row["tool_report"]:
         yield Text(
             f"tools: {report['calls']} calls, {len(report['failed'])} failed, "
-            f"{len(report['wasted'])} wasted; effectiveness {report['effectiveness']}"
+            f"{len(wasted(report))} wasted; effectiveness {report['effectiveness']}"
         )
+
+
+def wasted(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What a stored tool report calls wasted, without what only scoring version 1 called so."""
+    return [call for call in report["wasted"] if call["reason"] != "unreferenced"]
 
 
 def _warnings(row: Mapping[str, Any]) -> Iterable[RenderableType]:

@@ -717,22 +717,25 @@ WHERE is_current AND day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profil
 GROUP BY 1, 2;
 
 -- name: report_tools
--- What became of agents' tool calls.
-SELECT agent, sum(sessions)::bigint AS sessions, sum(calls)::bigint AS calls,
-    sum(failed)::bigint AS failed, sum(corrections)::bigint AS corrections,
-    sum(repeated)::bigint AS repeated, sum(wasted)::bigint AS wasted,
-    sum(wasted_tokens)::bigint AS wasted_tokens, sum(wasted_cost_usd) AS wasted_cost_usd,
-    sum(wasted_cost_unknown)::bigint AS wasted_cost_unknown,
+-- What became of agents' tool calls. What version 1 called wasted mostly was not: left out.
+SELECT agent, scoring_version, sum(sessions)::bigint AS sessions, sum(calls)::bigint AS calls,
+    sum(actions)::bigint AS actions, sum(failed)::bigint AS failed,
+    sum(corrections)::bigint AS corrections, sum(repeated)::bigint AS repeated,
+    sum(not_cited)::bigint AS not_cited,
+    sum(wasted) FILTER (WHERE scoring_version > 1)::bigint AS wasted,
+    sum(wasted_tokens) FILTER (WHERE scoring_version > 1)::bigint AS wasted_tokens,
+    sum(wasted_cost_usd) FILTER (WHERE scoring_version > 1) AS wasted_cost_usd,
+    sum(wasted_cost_unknown) FILTER (WHERE scoring_version > 1)::bigint AS wasted_cost_unknown,
     sum(effectiveness_sum)::double precision / sum(sessions) AS average_effectiveness
 FROM tool_use_figures
 WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR judge_profile_id = $3)
     AND ($4::text IS NULL OR classification_label = $4) AND ($5::text IS NULL OR agent = $5)
     AND ($6::text IS NULL OR agent_model = $6) AND ($7::text IS NULL OR starts_with(criteria_hash, $7))
     AND ($8::integer IS NULL OR judge_profile_version = $8)
-GROUP BY agent ORDER BY agent;
+GROUP BY agent, scoring_version ORDER BY agent, scoring_version;
 
 -- name: session_tool_report
--- The tool report of a session's newest score, which is the same by any profile.
+-- The tool report of a session's newest score.
 SELECT score_id, scored_at, tool_report FROM session_scores
 WHERE session_id = $1 ORDER BY scored_at DESC LIMIT 1;
 

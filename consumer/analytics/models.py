@@ -1,4 +1,4 @@
-"""Agents' models compared: what they score, cost and take (scoring.md, "Model comparison")."""
+"""Agents' models compared: what they score, cost and take (docs/analytics.md)."""
 
 from __future__ import annotations
 

@@ -66,6 +66,12 @@ class Figures(Protocol):
         """(total, override) of the newest override of each score."""
 
 
+WASTE_OF_VERSION_1 = (
+    "the waste of scoring version 1 is left out: most of what it called wasted (unreferenced) was "
+    "not. Scores made again tell the waste by version 2"
+)
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
@@ -329,26 +335,33 @@ def _compared(runs: Runs, apart: Mapping[Any, Mapping[str, Any]]) -> ModelFigure
 
 
 class AgentTools(_Model):
-    """What became of one agent's tool calls (scoring.md, "Tool report"), over its sessions."""
+    """What became of one agent's tool calls (docs/scoring.md), by one scoring version."""
 
     agent: str
+    scoring_version: int
     sessions: int
     calls: int
+    actions: int | None = Field(description="calls that change something; null for version 1")
     failed: int
     failed_share: float | None
     corrections: int
     repeated: int
-    wasted: int
-    wasted_tokens: int
-    wasted_cost_usd: float = Field(description="of the calls whose price is known")
-    wasted_cost_unknown: int
+    not_cited: int | None = Field(
+        description="look-ups of whose result nothing is taken up: a neutral fact; null for "
+        "version 1"
+    )
+    wasted: int | None = Field(description="null for version 1, whose waste is left out")
+    wasted_tokens: int | None
+    wasted_cost_usd: float | None = Field(description="of the calls whose price is known")
+    wasted_cost_unknown: int | None
     average_effectiveness: float
 
 
 class Tools(_Mixable):
-    """Tool reports, summed up by agent."""
+    """Tool reports, summed up by agent and scoring version."""
 
     agents: list[AgentTools]
+    note: str | None = Field(description="what is left out, and why")
 
 
 async def tools(figures: Figures, wanted: Selection) -> Tools:
@@ -357,8 +370,11 @@ async def tools(figures: Figures, wanted: Selection) -> Tools:
         {**row, "failed_share": _ratio(row["failed"], row["calls"])}
         for row in await figures.tools(wanted)
     ]
+    first = any(row["scoring_version"] == 1 for row in rows)
     return Tools(
-        agents=[AgentTools.model_validate(row) for row in rows], **await _head(figures, wanted)
+        agents=[AgentTools.model_validate(row) for row in rows],
+        note=WASTE_OF_VERSION_1 if first else None,
+        **await _head(figures, wanted),
     )
 
 

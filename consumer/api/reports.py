@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from consumer.analytics import reports
 from consumer.analytics.selection import NAMES_DAYS, Availability, Selection, days
@@ -76,7 +76,10 @@ class SessionTools(BaseModel):
     session_id: str
     score_id: UUID
     scored_at: datetime
-    tool_report: dict[str, Any]
+    tool_report: dict[str, Any] = Field(
+        description="docs/scoring.md. Scores of version 1 have neither `actions` nor `not_cited`, "
+        "and may call calls `wasted` with the reason `unreferenced`: most of these were not"
+    )
 
 
 @router.get("/analytics/trend")

@@ -2,6 +2,9 @@
 
 session    what is scored: one agent run, frozen
 tool_report what became of its tool calls
+tool_kinds which of them are actions, and which look-ups
+uptake     which results were taken up later
+quantities numbers as texts write them
 scorers/   the rule scorers, each 0-1
 profile    how sessions with certain labels are scored
 gates      hard checks before anything is paid for

@@ -1,6 +1,6 @@
 """From findings and a verdict to criterion scores, total, confidence and risk.
 
-Formulas: scoring.md, "Aggregation". Rounding is half up, never to even, so that a score can be
+Formulas: docs/scoring.md. Rounding is half up, never to even, so that a score can be
 computed again by hand. The rules are scored first: what they refuse is never paid for.
 """
 

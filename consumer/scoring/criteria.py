@@ -12,7 +12,7 @@ from consumer.scoring.profile import Profile
 from consumer.scoring.verdict import SCHEMA_VERSION, output_schema
 
 # Raised whenever a formula or a default of a profile changes: the same one then scores otherwise.
-SCORING_VERSION = 1
+SCORING_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

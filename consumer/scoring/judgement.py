@@ -21,7 +21,7 @@ from consumer.scoring.verdict import MAX_APPROACHES, Approach, MissingTool, Verd
 
 ONE_SAMPLE_CONFIDENCE = 0.6
 ELIDED_COSTS = 0.2
-# Totals that lie 25 points apart (standard deviation) say nothing: scoring.md, "Aggregation".
+# Totals that lie 25 points apart (standard deviation) say nothing: docs/scoring.md.
 WORTHLESS_SD = 25.0
 
 

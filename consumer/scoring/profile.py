@@ -212,6 +212,7 @@ def _printable(text: str) -> str:
 Printable = AfterValidator(_printable)
 ProviderName = Annotated[str, Field(max_length=64), Printable]
 ModelName = Annotated[str, Field(max_length=255), Printable]
+ToolName = Annotated[str, Field(min_length=1, max_length=255), Printable]
 
 
 class Seat(_Strict):
@@ -270,6 +271,12 @@ class Profile(_Strict):
     scale: Scale = Scale()
     quality_risk_threshold: float = Field(default=40, ge=0, le=100)
     judge: JudgeChoice = JudgeChoice()
+    actions: tuple[ToolName, ...] = Field(
+        default=(),
+        max_length=1000,
+        description="tools that change something (`tool` or `server.tool`), beside those whose "
+        "server or name says so",
+    )
 
     @model_validator(mode="before")
     @classmethod

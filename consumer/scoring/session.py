@@ -86,11 +86,14 @@ class LlmCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvailableTool:
-    """A tool that the agent could have called."""
+    """A tool that the agent could have called. `read_only` is what its server says of it: false
+    where it changes something, None where nothing is said.
+    """
 
     server: str
     name: str
     description: str
+    read_only: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

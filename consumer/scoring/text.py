@@ -17,6 +17,8 @@ MOST_NAME_CHARACTERS = 255
 MOST_NAME_BYTES = 500
 LETTERS_AND_DIGITS = f"{string.ascii_letters}{string.digits}_"
 
+# Tool results are often JSON in a string: an escaped line break is one, not the letter n.
+_ESCAPE = re.compile(r"\\(?:[nrt]|u[0-9a-fA-F]{4})")
 # PostgreSQL stores no U+0000; half a surrogate pair is not UTF-8. Both occur in valid JSON.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
@@ -24,6 +26,11 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 def blank(pattern: re.Pattern[str], text: str) -> str:
     """The text with blanks for what the pattern matches: places stay where they are."""
     return pattern.sub(lambda match: " " * len(match[0]), text)
+
+
+def unescaped(text: str) -> str:
+    """The text with blanks for the escapes of JSON."""
+    return _ESCAPE.sub(" ", text)
 
 
 def only(characters: str) -> bytes:

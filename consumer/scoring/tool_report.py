@@ -1,4 +1,4 @@
-"""The tool report: what became of a session's tool calls. Formulas: scoring.md, "Tool report".
+"""The tool report: what became of a session's tool calls (docs/scoring.md, "The tool report").
 
 Linear in the number of calls and in the size of their texts.
 """
@@ -7,31 +7,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, repeat
+from itertools import count, pairwise
 from typing import Any, Literal
 
 from consumer.scoring.rounding import rounded
 from consumer.scoring.session import AvailableTool, Message, Session, Step, ToolCall
-from consumer.scoring.text import LETTERS_AND_DIGITS, only, runs
+from consumer.scoring.tool_kinds import ToolKinds
+from consumer.scoring.uptake import not_taken_up
 
 SIMILAR = 0.8
+# Who looks again after a minute may expect something else.
+CHANGES_BY_ITSELF_US = 60_000_000
 # Made once: json.dumps makes an encoder for each call that asks for anything special.
 _ARGUMENTS = json.JSONEncoder(ensure_ascii=False)
 # A fair estimate where nobody counted: see judge.md, "Long sessions".
 BYTES_PER_TOKEN = 2
 
 CorrectionKind = Literal["fallback_after_error", "retry_with_different_params"]
-WasteReason = Literal["failed", "unreferenced"]
+WasteReason = Literal["failed", "repeated"]
 Price = Callable[[int, int], float | None]
 
-# What identifiers and numbers are made of; all else separates them, other scripts' letters too:
-# what these write between identifiers are plain words, often without a blank. So do `:`, `/` and
-# `@`: who reads `pod/miner-0` or `app:2.14.0` speaks of `miner-0` and `2.14.0`. At a word's ends
-# `-` and `.` are the sentence's or the JSON's, not the word's.
-_IN_WORDS = only(LETTERS_AND_DIGITS + ".-")
-_WORD_CHARACTERS = 4
 # As long as people's own paths hardly are.
 _PATH_CHARACTERS = 1000
 
@@ -74,31 +71,52 @@ class WastedCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UncitedCall:
+    """A look-up of whose result nothing is stated, passed on or decided later. It may have served
+    all the same: this accuses nobody, and enters no figure.
+    """
+
+    call_id: str
+    tool: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReport:
-    """All findings; `effectiveness` is 0-100, and 100 without any call."""
+    """All findings; `effectiveness` is 0-100, and 100 without any call. Calls that are no `actions`
+    are look-ups.
+    """
 
     calls: int
+    actions: int
     failed: tuple[FailedCall, ...]
     corrections: tuple[Correction, ...]
     repeated: tuple[RepeatedCalls, ...]
     wasted: tuple[WastedCall, ...]
+    not_cited: tuple[UncitedCall, ...]
     unused_tools: tuple[str, ...]
     effectiveness: int
 
 
-def tool_report(session: Session, price: Price) -> ToolReport:
-    """The report of a session; `price` tells USD of (input, output) tokens of its model."""
+def tool_report(session: Session, price: Price, actions: Collection[str] = ()) -> ToolReport:
+    """The report of a session; `price` tells USD of (input, output) tokens of its model, `actions`
+    are the tools that the profile calls so.
+    """
+    steps = {at: step for at, step in enumerate(session.steps) if isinstance(step, ToolCall)}
     calls = session.tool_calls
+    kinds = ToolKinds(session.available_tools, actions)
+    asked = {at: _json(call.arguments) for at, call in steps.items()}
     failed = tuple(_failed(call) for call in calls if call.failure)
     corrections = tuple(_corrections(calls))
     repeated = tuple(_repeated(calls))
-    wasted = tuple(_wasted(session, calls, price))
+    wasted = tuple(_wasted(steps, _repeats(session, kinds, asked), asked, price))
     return ToolReport(
         calls=len(calls),
+        actions=sum(kinds.changes(call) is True for call in calls),
         failed=failed,
         corrections=corrections,
         repeated=repeated,
         wasted=wasted,
+        not_cited=tuple(_not_cited(session, steps, kinds, asked)),
         unused_tools=_unused(session.available_tools, calls),
         effectiveness=effectiveness(
             total=len(calls),
@@ -206,21 +224,22 @@ def jaccard(one: frozenset[str], other: frozenset[str]) -> float:
     return len(one & other) / len(one | other) if one or other else 1.0
 
 
-def _wasted(session: Session, calls: Sequence[ToolCall], price: Price) -> Iterator[WastedCall]:
-    asked = [_json(call.arguments) for call in calls]
-    unreferenced = _unreferenced(session, asked)
-    last_success = {call.name: n for n, call in enumerate(calls) if not call.failure}
-    for n, call in enumerate(calls):
+def _wasted(
+    steps: Mapping[int, ToolCall],
+    repeated: Collection[int],
+    asked: Mapping[int, str],
+    price: Price,
+) -> Iterator[WastedCall]:
+    last_success = {call.name: at for at, call in steps.items() if not call.failure}
+    for at, call in steps.items():
         reason: WasteReason
-        if call.failure:
-            if last_success.get(call.name, -1) > n:
-                continue
+        if call.failure and last_success.get(call.name, -1) < at:
             reason = "failed"
-        elif call.id in unreferenced:
-            reason = "unreferenced"
+        elif at in repeated:
+            reason = "repeated"
         else:
             continue
-        read, written = _tokens(call.result), _tokens(asked[n])
+        read, written = _tokens(call.result), _tokens(asked[at])
         yield WastedCall(
             call_id=call.id,
             tool=call.name,
@@ -230,58 +249,59 @@ def _wasted(session: Session, calls: Sequence[ToolCall], price: Price) -> Iterat
         )
 
 
+def _repeats(session: Session, kinds: ToolKinds, asked: Mapping[int, str]) -> set[int]:
+    """Steps that asked again, in the same stage, and got what was there already.
+
+    Only look-ups, and only where neither a call between nor time could have changed the answer.
+    """
+    found: set[int] = set()
+    numbers = count()
+    for stage in session.stages:
+        known: dict[tuple[str, str], ToolCall] = {}
+        for step, at in zip(stage.steps, numbers, strict=False):
+            if not isinstance(step, ToolCall):
+                continue
+            if kinds.changes(step) is not False:
+                known.clear()
+            elif not step.failure:
+                former = known.get((step.name, asked[at]))
+                if former and former.result == step.result and _soon(former, step):
+                    found.add(at)
+                known[step.name, asked[at]] = step
+    return found
+
+
+def _soon(former: ToolCall, call: ToolCall) -> bool:
+    return call.at_us - former.at_us <= CHANGES_BY_ITSELF_US
+
+
+def _not_cited(
+    session: Session,
+    steps: Mapping[int, ToolCall],
+    kinds: ToolKinds,
+    asked: Mapping[int, str],
+) -> Iterator[UncitedCall]:
+    # Who asks the same of the next one looked at this one, and found that it is not the one.
+    went_on = {
+        at
+        for (at, call), (_, after) in pairwise(steps.items())
+        if call.name == after.name and call.arguments != after.arguments
+    }
+    lookups = {
+        at: call
+        for at, call in steps.items()
+        if not (call.failure or at in went_on or kinds.changes(call))
+    }
+    for at in not_taken_up(session, lookups, asked):
+        yield UncitedCall(call_id=lookups[at].id, tool=lookups[at].name)
+
+
 def _json(arguments: Mapping[str, Any]) -> str:
     return _ARGUMENTS.encode(dict(arguments))
 
 
 def _tokens(text: str) -> int:
     return -(-len(text.encode(errors="replace")) // BYTES_PER_TOKEN)
-
-
-def _unreferenced(session: Session, asked: Sequence[str]) -> set[str]:
-    """Ids of calls of whose result nothing distinctive is taken up later; `asked` with these texts.
-
-    A result that holds nothing distinctive ("OK") can't be said to be unused, and is left out.
-    """
-    later = words(session.final_analysis)
-    unread: list[str] = []
-    asked = list(asked)
-    unused: set[str] = set()
-    first = next((n for n, s in enumerate(session.steps) if isinstance(s, ToolCall)), None)
-    # What was said before the first call, often most of a session, was not said of its result.
-    for step in reversed(session.steps[first:] if first is not None else ()):
-        if isinstance(step, Message):
-            unread.append(_text(step))
-            continue
-        arguments = asked.pop()
-        own = set() if step.failure else words(step.result)
-        own -= words(arguments)  # in place: results have thousands of words
-        if own and not any(map(is_distinctive, later & own)):
-            # Only now: the analysis alone takes up much.
-            later |= words("\n".join(unread))
-            unread.clear()
-            if not any(map(is_distinctive, later & own)) and any(map(is_distinctive, own)):
-                unused.add(step.id)
-        unread.append(arguments)
-    return unused
-
-
-def _text(step: Message) -> str:
-    return step.text if step.role != "system" else ""
-
-
-def words(text: str) -> set[str]:
-    """The text's words, as far as they may be identifiers."""
-    return set(map(str.strip, runs(text, _IN_WORDS), repeat(".-")))
-
-
-def is_distinctive(word: str) -> bool:
-    """Whether it is a number or an identifier, of four characters or more: it has a digit, or holds
-    parts together with punctuation, or changes case inside. Plain words do not.
-    """
-    if len(word) < _WORD_CHARACTERS:
-        return False
-    return not (word.isalpha() and (word.islower() or word.isupper() or word.istitle()))
 
 
 def _unused(available: Sequence[AvailableTool], calls: Sequence[ToolCall]) -> tuple[str, ...]:

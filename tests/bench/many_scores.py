@@ -32,7 +32,8 @@ GROUP BY number
 
 _CRITERIA = """
 INSERT INTO scoring_criteria_definitions (criteria_hash, criteria_content)
-SELECT repeat(md5('criteria' || p || v), 2), jsonb_build_object('profile', p, 'version', v)
+SELECT repeat(md5('criteria' || p || v), 2),
+    jsonb_build_object('profile', p, 'version', v, 'scoring_version', least(v, 2))
 FROM unnest($1::text[]) p, generate_series(1, 3) v
 ON CONFLICT DO NOTHING
 """
@@ -86,7 +87,8 @@ SELECT score_id, session_id, request_id, repeat(md5('criteria' || profile || ver
             THEN '[{"call_id": "c1", "tool": "kubectl", "failure": "x", "error": "-"}]'::jsonb
             ELSE '[]' END, 'corrections', '[]'::jsonb, 'repeated', '[]'::jsonb,
         'wasted', jsonb_build_array(jsonb_build_object('call_id', 'c2', 'tool', 'kubectl',
-            'reason', 'unreferenced', 'tokens', 100 + k % 400, 'cost_usd', 0.001)),
+            'reason', CASE WHEN version = 1 THEN 'unreferenced' ELSE 'failed' END,
+            'tokens', 100 + k % 400, 'cost_usd', 0.001)),
         'unused_tools', '["promql"]'::jsonb, 'effectiveness', 60 + k % 40),
     CASE WHEN label <> 'simple' THEN 'openai' END,
     CASE WHEN label <> 'simple' THEN ('{gpt-5,gpt-5-mini}'::text[])[version % 2 + 1] END,

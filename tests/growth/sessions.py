@@ -268,6 +268,16 @@ def against(claims: str, facts: str) -> Shape:
     return made
 
 
+def look_ups(result: str, arguments: Callable[[int], Json] = lambda n: {"a": n % 7}) -> Shape:
+    """Look-ups of whose results nobody says anything, apart: the same tool is never asked twice."""
+    return many(
+        lambda n: called(
+            n, f"get_{n % 2}", tool_arguments=arguments(n), tool_result={"result": result.format(n)}
+        ),
+        _calls,
+    )
+
+
 SESSIONS: dict[str, Shape] = {
     **{f"text: {name}": of_text(text) for name, text in TEXTS.items()},
     "tiny messages": many(lambda n: said(""), _one_thread),
@@ -345,6 +355,12 @@ SESSIONS: dict[str, Shape] = {
     "claims of shares": against("{0}.{0}%", "0.{0}"),
     "claims of names": against("pod-{0}-a", "pod-{0}-b"),
     "claims of hosts": against("h{0}.example.io/a", "x-h{0}.example.io:80/b"),
+    "look-ups of numbers": look_ups("at 9{0:06}.5 on 2026-05-17, 7{0:06} left: no"),
+    "look-ups of names": look_ups("pod-a{0:06} of node-a{0:06}"),
+    "look-ups of lists": look_ups("[[9{0:06}], [], [[1, 8{0:06}]]]"),
+    "look-ups about names": look_ups("pod-a{0:06}", lambda n: {f"k{n}": [f"pod-b{n}", n]}),
+    "look-ups again": look_ups("pod-a", lambda n: {"a": 1}),
+    "actions": many(lambda n: called(n, "updatePodsAndNodes"), _calls),
     "wrong fields": many(lambda n: {"role": 1}, _one_thread),
     "wrong stages": many(lambda n: {"x": n}, lambda items: detail(*items)),
 }

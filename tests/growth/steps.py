@@ -37,11 +37,11 @@ from consumer.scoring.judgement import Judgement, Sample
 from consumer.scoring.patterns import compiled
 from consumer.scoring.profile import Profile, ProfileInvalid, parse_profile
 from consumer.scoring.prompt import KNOWN, correction
+from consumer.scoring.quantities import kept_values
 from consumer.scoring.score import new_score
 from consumer.scoring.scorers import SCORERS
 from consumer.scoring.scorers.base import subject
 from consumer.scoring.scorers.keywords import _wanted
-from consumer.scoring.scorers.numbers import _evidence_values
 from consumer.scoring.scorers.prose import lines
 from consumer.scoring.sent import SentRequest, sent_request, unpacked, whole
 from consumer.scoring.tool_report import BYTES_PER_TOKEN
@@ -72,7 +72,7 @@ def _parse(made: Made) -> Detail | None:
 
 def _forget() -> None:
     """What is kept would spare the second try its work."""
-    for kept in (_evidence_values, _wanted, compiled, lines):
+    for kept in (kept_values, _wanted, compiled, lines):
         kept.cache_clear()
 
 

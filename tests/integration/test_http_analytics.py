@@ -17,6 +17,7 @@ import pytest_asyncio
 from consumer.edges.postgres.analytics import StoredAnalytics
 from consumer.error_codes import ErrorCode
 from consumer.pipeline import Failed
+from consumer.scoring.criteria import Criteria
 from consumer.scoring.score import JudgeUsage, Score, SessionFacts
 from consumer.scoring.verdict import Approach, MissingTool
 from tests.integration.builders import (
@@ -32,6 +33,7 @@ from tests.integration.builders import (
 from tests.support.http_api import Api, serving
 from tests.support.servers import KafkaServer
 from tests.support.topics import Topics
+from tests.unit import builders
 
 FACTS = SessionFacts(
     agent="triage",
@@ -401,6 +403,37 @@ async def test_a_report_says_what_it_mixes_and_can_be_limited(api: Api, report: 
         (line,) = by_hash[counted[report]]
         assert line.get("average_score", 80) == 80
         assert line.get("scores", line.get("sessions")) == 1
+
+
+async def test_tools_are_counted_by_scoring_version(api: Api) -> None:
+    second = Criteria(hash="c" * 64, content={"scoring_version": 2})
+    await api.store.register_criteria(second)
+    call = {"call_id": "1", "tool": "a.b", "tokens": 100, "cost_usd": 0.5}
+    former = {**builders.score().tool_report, "wasted": [{**call, "reason": "unreferenced"}]}
+    del former["not_cited"], former["actions"]
+    newer = {
+        **builders.score().tool_report,
+        "actions": 2,
+        "wasted": [{**call, "reason": "failed"}, {**call, "reason": "repeated", "cost_usd": None}],
+        "not_cited": [{"call_id": "2", "tool": "a.c"}],
+    }
+    await score(api, "s1", 80, tool_report=former)
+    await score(api, "s2", 80, tool_report=newer, criteria_hash=second.hash)
+
+    report = await get(api, "/analytics/tools")
+
+    told = [
+        (
+            *(line["scoring_version"], line["sessions"], line["calls"], line["actions"]),
+            *(line["not_cited"], line["wasted"], line["wasted_tokens"], line["wasted_cost_usd"]),
+            line["wasted_cost_unknown"],
+        )
+        for line in report["agents"]
+    ]
+    assert told == [(1, 1, 2, None, None, None, None, None, None), (2, 1, 2, 2, 1, 2, 200, 0.5, 1)]
+    assert "version 1 is left out" in report["note"]
+    stored = await get(api, "/sessions/s1/tool-report")
+    assert stored["tool_report"] == former
 
 
 def in_utc(made: Score) -> str:

@@ -93,9 +93,25 @@ async def test_what_a_session_s_tools_came_to() -> None:
     done = await run("tools", "s-0")
     report = await told("tools", "s-0")
 
-    assert "unreferenced" in done.stdout
     assert "available, but unused: promql" in done.stdout
-    assert report["tool_report"]["wasted"]
+    # By scoring version 1: stored as it was, and not shown as waste any more.
+    assert [call["reason"] for call in report["tool_report"]["wasted"]] == ["unreferenced"]
+    assert "wasted" not in done.stdout.partition("the waste of scoring version 1")[0]
+    assert "is left out" in done.stdout
+
+
+@pytest.mark.usefixtures("environment")
+async def test_the_waste_of_version_1_is_in_no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = await run("tools")
+    report = await told("tools")
+
+    assert "the waste of scoring version 1 is left out" in " ".join(done.stdout.split())
+    assert max(len(line) for line in done.stdout.splitlines() if line[:1] in "│┏") <= 80
+    assert "…" not in done.stdout
+    assert {agent["scoring_version"] for agent in report["agents"]} == {1}
+    for figure in ("wasted", "wasted_tokens", "wasted_cost_usd", "not_cited", "actions"):
+        assert {agent[figure] for agent in report["agents"]} == {None}
 
 
 @pytest.mark.parametrize(

@@ -269,10 +269,12 @@ def score(**changes: Any) -> Score:
         "disqualifier_triggered": None,
         "tool_report": {
             "calls": 2,
+            "actions": 0,
             "failed": [],
             "corrections": [],
             "repeated": [],
             "wasted": [],
+            "not_cited": [],
             "unused_tools": ["kubernetes.pods_log"],
             "effectiveness": 100,
         },

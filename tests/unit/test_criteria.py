@@ -20,10 +20,10 @@ JUDGE = JudgeSettings(seats=(("openai", "gpt-4o"),), prompt="Judge: é\n", tempe
 # RFC 8785 by hand: keys sorted, no blanks, 1.0 as 1; what is at its default is left out.
 LEAN = (
     '{"profile":{"criteria":[{"id":"tool_count","scorer":"tool_count","weight":1}],"id":"lean",'
-    '"match_labels":["*"],"method":"heuristic","version":1},"scoring_version":1}'
+    '"match_labels":["*"],"method":"heuristic","version":1},"scoring_version":2}'
 )
-LEAN_HASH = "b9f7c3939b4b2246b2e3a0927943f991adc99c2ed1ce58120b154b37bd189a30"
-REVIEW_HASH = "523c659bc5827d9af50c8691aef933004a25b5c8db1f336580fdf94df6cc52ce"
+LEAN_HASH = "9ca267264a1ca301992299ee031d4eeb732b10fb4422f15f956a59f25d43e2ae"
+REVIEW_HASH = "8d6959fafebc1b36eba8e79e1aa6f0cf5ae2fe6270e5aa6eb237305e4d68ac50"
 
 
 def hash_of(chosen: Profile, judge: JudgeSettings | None = JUDGE) -> str:
@@ -66,7 +66,7 @@ def test_the_content_holds_all_that_can_change_a_score() -> None:
         "output_schema_version": 1,
     }
     assert criteria(rules_profile(), None).content.keys() == {"scoring_version", "profile"}
-    assert found.content["scoring_version"] == 1
+    assert found.content["scoring_version"] == 2
     json.dumps(found.content, allow_nan=False)
 
 
@@ -103,6 +103,7 @@ def test_the_judge_s_settings_are_in_it(change: dict[str, Any]) -> None:
         {"criteria": [judged("logical_flow")]},
         {"gates": [gated()]},
         {"judge_anyway": True},
+        {"actions": ["think"]},
         {"disqualifiers": ["It is rude."]},
         {"disqualifiers": ["pattern:rude"]},
         {"criteria": [judged("consistency", max_points=10), judged("logical_flow")]},
@@ -152,7 +153,7 @@ def test_a_gate_s_threshold_and_params_are_in_it() -> None:
 
 
 def test_another_version_of_the_formulas_is_another_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SCORING_VERSION", 2)
+    monkeypatch.setattr(module, "SCORING_VERSION", module.SCORING_VERSION + 1)
     assert hash_of(rules_profile(), None) != LEAN_HASH
     assert hash_of(profile()) != REVIEW_HASH
 

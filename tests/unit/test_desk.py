@@ -301,14 +301,15 @@ def test_a_report_holds_the_figures() -> None:
     assert "gate tool_error_rate failed: tool_error_rate 25, needs 80" in lines
     assert "  step 3: kubernetes.b: connection [reset]" in lines
     assert "gate token_budget passed: 1100 tokens, at most 2000" in lines
-    # Bytes: 9 + 2 of the first; 0 + 19 of the second; 0 + 8 of the others; two a token.
+    # Bytes: 0 + 19 of the second; 0 + 8 of the others; two a token.
     assert (
-        "tools: 4 calls, 3 failed, 1 corrected, 1 repeated, 4 wasted (~24 tokens, $0.0240), "
+        "tools: 4 calls (0 actions), 3 failed, 1 corrected, 1 repeated, "
+        "3 wasted (~18 tokens, $0.0180), "
         "2 available unused; effectiveness 45"
     ) in lines
     assert "  failed (transport) kubernetes.b: connection [reset]" in lines
     assert "  repeated kubernetes.c: 2 calls, similarity 1.00" in lines
-    assert "  wasted (unreferenced) kubernetes.a: ~6 tokens" in lines
+    assert "  not cited kubernetes.a: nothing of its result is taken up" in lines
     assert "  wasted (failed) kubernetes.b: ~10 tokens" in lines
     assert "disqualified: pattern:mines (The pod mines.)" in lines
     assert "quality risk: below_threshold, disqualified, gate_failed" in lines
@@ -320,7 +321,7 @@ def test_a_report_of_a_sound_session_is_short() -> None:
         "session-1 90 near-perfect",
         "tool_count ██████████████████░░ 90",
         (
-            "tools: 1 calls, 0 failed, 0 corrected, 0 repeated, 0 wasted (~0 tokens), "
+            "tools: 1 calls (0 actions), 0 failed, 0 corrected, 0 repeated, 0 wasted (~0 tokens), "
             "1 available unused; effectiveness 100"
         ),
     ]
@@ -502,7 +503,13 @@ def card(**changes: Any) -> str:
             {"id": "time", "score": None, "not_applicable": "no [duration]"},
         ],
         "gate": {"results": [{"id": "safe", "passed": False, "message": "policy 50, needs 90"}]},
-        "tool_report": {"calls": 4, "failed": [1], "wasted": [1, 2], "effectiveness": 65},
+        "tool_report": {
+            "calls": 4,
+            "failed": [1],
+            # The last by a rule of scoring version 1, which is not shown any more.
+            "wasted": [{"reason": "failed"}, {"reason": "repeated"}, {"reason": "unreferenced"}],
+            "effectiveness": 65,
+        },
         "disqualified": True,
         "disqualifier_triggered": "It is [rude].",
         "quality_risk": ["below_threshold", "gate_failed"],

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from consumer.scoring.quantities import kept_values
 from consumer.scoring.scorers.base import Measured, NotApplicable, Result, Subject, subject
 from consumer.scoring.scorers.citations import CitationValidity, citation_validity
 from consumer.scoring.scorers.names import _EMAIL, _QUANTITY, EntityGrounding, entity_grounding
 from consumer.scoring.scorers.numbers import (
     NumericGrounding,
-    _evidence_values,
     numeric_grounding,
 )
 from consumer.scoring.session import Message, Step
@@ -137,6 +137,122 @@ def test_what_is_a_claim_although_it_looks_like_none(analysis: str) -> None:
     assert numbers(analysis) == 0
 
 
+@pytest.mark.parametrize(
+    "analysis",
+    [
+        "See [1], [7] and [12].", "a leak [1, 2]", "[1]-[3]", "as [^4] says", "[5-7; 9]",
+        "(1) Ask them, (2) wait, (3) ask again.",
+    ],
+)  # fmt: skip
+def test_citation_marks_and_ordinals_are_no_figures(analysis: str) -> None:
+    assert numbers(analysis) is None
+    assert numbers(f"{analysis} 77 pods") == 0
+
+
+def test_a_number_in_parentheses_is_no_ordinal_out_of_turn() -> None:
+    assert numbers("(1) Ask, (2) wait. Pods that failed (7) wait.", "8") == 0
+
+
+@pytest.mark.parametrize(
+    "analysis",
+    [
+        "Raise the limit to 512Mi.", "1. Set replicas to 3", "- **Increase** it by 20 %",
+        "Then wait: scale it to 5", "The limit should be at least 512Mi",
+        "We recommend 3 replicas.",
+        "Consider adding 2 nodes", "Restart it, and set the limit to 900",
+        "## Recommendations\n\nA cap of 80 % and 3 replicas", "**Next steps:**\n1. Cap it at 7",
+        "within the last 24 hours", "the 24-hour window",
+        "will be refunded in 5 to 7 business days",
+        "within 15 minutes", "the past 30 days", "You can expect it in 3-5 days.",
+    ],
+)  # fmt: skip
+def test_what_is_advised_and_how_long_it_takes_are_no_claims(analysis: str) -> None:
+    assert numbers(analysis) is None
+
+
+@pytest.mark.parametrize(
+    "analysis",
+    [
+        "It was set to 512Mi.", "Raise the limit because it uses 490Mi", "It rose by 20 %",
+        "Raise it from 256Mi", "The limit should be higher: it is 77 % now",
+        "Raise the limit. It holds 900 entries.", "## Recommendations\nWait: there are 7 errors\n",
+        "## Recommendations\n\n## Evidence\n7 errors", "The outage took 33 minutes.",
+        "It was down for 5 hours", "We should act. 40 pods failed", "(7) pods", "pods [4711.5]",
+    ],
+)  # fmt: skip
+def test_what_stands_beside_advice_is_a_claim(analysis: str) -> None:
+    assert numbers(analysis) == 0
+
+
+@pytest.mark.parametrize(
+    ("analysis", "evidence", "expected"),
+    [
+        # sums, differences, products, ratios, shares and changes, means of what stands beside
+        ("102 and 105, 207 in all", "102, 105", 1),
+        ("of 500, 299 are spent: 201 left", "299 500", 1),
+        ("3 seats at $174: $522", "[3, 174]", 1), ("106 = 39 + 67", "39 67", 1),
+        ("$500, $250, $129 and $110: $989", "500 250 129 110", 1),
+        ("12.5 + 7.25 = 19.8", "12.5 7.25", 1),
+        ("90 requests in 30 s: 3 per second", "90 30", 1), ("7 of 30 failed (23.3 %)", "7 30", 1),
+        ("up from 40 to 50, 25 %", "40 50", 1), ("20 % of 4500 are 900", "4500, 20 %", 1),
+        ("between 4500 and 900, so 2700 on average", "4500 900", 1),
+        ("102 and 105, 208 in all", "102, 105", 2 / 3), ("of 500, 299: 205 left", "299 500", 2 / 3),
+        ("7 of 30 failed (27 %)", "7 30", 2 / 3), ("102 and 4444, 4546 in all", "102", 1 / 3),
+        # what is far away is not what it was made of
+        ("102 and 105." + " Well." * 200 + " 207 in all", "102, 105", 2 / 3),
+        # rounded, and in another unit of time
+        ("16 MiB", "15.6 MiB", 1), ("17 MiB", "15.6 MiB", 0),
+        ("0.7", "0.66", 1), ("0.6", "0.66", 0),
+        ("90 minutes", "5400 s", 1), ("1.5 hours", "5400", 1), ("2 days", "48 h", 1),
+        ("91 pods", "5460", 0), ("80 minutes", "5400 s", 0),
+        ("from 12:55 to 13:03, 8 minutes", "12:55 up, 13:03 down", 1),
+        ("from 12:55 to 13:03, 30 minutes", "12:55 up, 13:03 down", 0),
+        ("from 12:55 to 13:03, 8 minutes", "nothing", 0),
+        ("from 12:55 to 13:03, 8 minutes, then 33 minutes", "12:55 13:03", 0.5),
+        ("0 of 5 failed, 8 in all", "0 5", 2 / 3),
+        # counted: what was seen, and what follows
+        ("All 3 pods run", "NAME READY\na 1/1\nb 1/1\nc 1/1", 1),
+        ("4 pods", '{"pods": ["a", "b"]}', 0),
+        ("2 pods", '{"pods": ["a", "b"]}', 1), ("2 pods", '{"pods": [', 0),
+        ("33 pods:\n- a\n- b", "x", 0), ("2 pods:\n- a\n- b", "x", 1),
+        ("2 pods:\n- a\n  - its log\n- b\n", "x", 1), ("3 pods (a, b and c)", "x", 1),
+        # the last digits of a card
+        ("the card ending in 1784", "gift_card_8641784", 1),
+        ("ending in 1785", "gift_card_8641784", 0),
+        ("the card ending in 784", "gift_card_8641784", 0),
+    ],
+)  # fmt: skip
+def test_what_is_made_of_what_was_seen_is_grounded(
+    analysis: str, evidence: str, expected: float
+) -> None:
+    assert numbers(analysis, evidence) == pytest.approx(expected)
+
+
+def test_what_the_agent_computed_on_its_way_is_grounded() -> None:
+    seen_ = tool_call(result="402, 306 and 16005")
+    thought = message("In all 402 + 306 + 16005 = 16713")
+    asked = tool_call("think", arguments={"thought": "402 + 306 + 16005 = 16713"}, result="")
+    assert numbers("It costs $16,713.", seen_, thought) == 1
+    assert numbers("It costs $16,713.", seen_, asked) == 1
+    assert numbers("It costs $16,713.", seen_) == 0
+    assert numbers("It costs $16,713.", thought) == 0
+    assert numbers("It costs $16,713.", seen_, message("It costs 16713")) == 0
+
+
+def test_what_the_agent_is_told_is_evidence_whoever_tells_it() -> None:
+    assert numbers("77 pods", message("At most 77 pods", role="system")) == 1
+    assert names("miner-01", message("as miner-01", role="system")) == 1
+    # But not where it repeats what the agent said.
+    assert numbers("77 pods", message("77 pods"), message("77 pods", role="system")) == 0
+
+
+def test_an_analysis_of_very_many_figures_is_looked_at_as_far_as_it_goes() -> None:
+    # Each the sum of two before it, for as long as it is looked at.
+    text = ", ".join(f"{n}0001 and {n}0002: {2 * n}0003" for n in range(1000, 1800))
+    evidence = " ".join(f"{n}0001 {n}0002" for n in range(1000, 1800))
+    assert numbers(text, evidence) == 1
+
+
 def test_a_word_beside_a_number_is_passed_over() -> None:
     assert numbers("7 pods", "rate 7/second") == 1
     assert numbers("8 pods", "rate 7/second") == 0
@@ -151,7 +267,7 @@ def test_numbers_the_agent_asked_with_prove_nothing() -> None:
     ("step", "expected"),
     [
         (message("It is 77", role="user"), 1), (message("It is 77"), 0),
-        (message("It is 77", role="system"), 0), (failed_call(error="exit code 77"), 1),
+        (message("It is 77", role="system"), 1), (failed_call(error="exit code 77"), 1),
     ],
 )  # fmt: skip
 def test_whose_words_are_evidence(step: Step, expected: float) -> None:
@@ -432,10 +548,11 @@ def test_quick_patterns_match_what_the_plain_ones_do(quick: re.Pattern[str], tok
 
 
 def test_values_of_long_runs_are_not_kept() -> None:
-    _evidence_values.cache_clear()
     long, short = "1" * 1000, "1234"
-    assert numbers("7 pods", f"{long} {short}") == 0
-    assert _evidence_values.cache_info().currsize == 1
+    about = seen("7 pods", f"{long} {short}")
+    kept_values.cache_clear()
+    assert score(numeric_grounding(about, NUMBERS)) == 0
+    assert kept_values.cache_info().currsize == 1
 
 
 @pytest.mark.parametrize("claims", ["95% of -5 pods", "512Mi, 1 234 and 0.5", "9 GB, 7 and 8 pods"])

@@ -613,6 +613,27 @@ def test_available_tools_once_each_in_the_order_they_were_listed() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("hints", "read_only"),
+    [
+        ({"readOnlyHint": True}, True),
+        ({"readOnlyHint": True, "destructiveHint": True}, True),
+        ({"readOnlyHint": False}, False),
+        ({"destructiveHint": True}, False),
+        ({"destructiveHint": False}, None),
+        ({"readOnlyHint": "yes", "destructiveHint": 1}, None),
+        ({}, None),
+        (None, None),
+        ([1], None),
+        ("odd", None),
+    ],
+)
+def test_what_a_server_says_of_its_tool(hints: Any, read_only: bool | None) -> None:
+    stage = a_stage(mcp_communications=[tool_list(1, k8s=[{"name": "a", "annotations": hints}])])
+    (tool,) = read(a_detail(stage)).available_tools
+    assert tool.read_only is read_only
+
+
 def test_model_calls_include_those_of_no_stage() -> None:
     stage = a_stage(llm_interactions=[llm(1, input_tokens=5, output_tokens=2, duration_ms=7)])
     level = [llm(9, model_name="mini", provider=None)]

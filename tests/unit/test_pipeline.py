@@ -232,10 +232,12 @@ async def test_a_judged_score_in_full() -> None:
         failed_gates=(),
         tool_report={
             "calls": 1,
+            "actions": 0,
             "failed": [],
             "corrections": [],
             "repeated": [],
             "wasted": [],
+            "not_cited": [],
             "unused_tools": ["kubernetes.pods_log"],
             "effectiveness": 100,
         },
@@ -333,13 +335,19 @@ async def test_a_low_score_is_a_risk() -> None:
     assert (score.total_score, score.risk) == (7, ("below_threshold",))
 
 
+async def test_the_profile_says_which_tools_are_actions() -> None:
+    listed = profile(actions=["pods_get"])
+    score = await World(profiles=(listed,)).score()
+    assert score.tool_report["actions"] == 1
+
+
 async def test_what_a_wasted_call_cost_is_the_agent_s_own_price() -> None:
-    steps = (tool_call(result="x" * 96 + "4711"), message("Nothing found."))
+    steps = [tool_call(id=n, result="x" * 96 + "4711") for n in ("call-0", "call-1")]
     (wasted,) = (await World(history=simple_of(*steps)).score()).tool_report["wasted"]
     assert wasted == {
         "call_id": "call-1",
         "tool": "kubernetes.pods_get",
-        "reason": "unreferenced",
+        "reason": "repeated",
         "tokens": 60,  # 100 bytes read and 19 written, two bytes a token
         "cost_usd": pytest.approx(0.06),
     }

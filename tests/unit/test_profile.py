@@ -168,6 +168,13 @@ def test_a_weight_must_be_finite(weight: float) -> None:
     assert problem == f"criteria.0.weight: Input should be a finite number (got {weight})"
 
 
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 256, 3])
+def test_an_action_is_the_name_of_a_tool(name: Any) -> None:
+    assert profile(actions=["kubernetes.pods_get", "think"]).actions[1] == "think"
+    (problem,) = problems(actions=["think", name])
+    assert problem.startswith("actions.1: ")
+
+
 @pytest.mark.parametrize("threshold", [-1, 101, NAN, INF])
 def test_a_threshold_lies_on_0_to_100(threshold: float) -> None:
     (problem,) = problems(quality_risk_threshold=threshold)
@@ -584,7 +591,7 @@ def test_only_patterns_disqualify_where_no_judge_is_asked() -> None:
             {"treshold": 40},
             (
                 "id, version, name, match_labels, method, criteria, gates, judge_anyway, "
-                "disqualifiers, scale, quality_risk_threshold, judge"
+                "disqualifiers, scale, quality_risk_threshold, judge, actions"
             ),
         ),
         (

@@ -174,8 +174,7 @@ def test_the_tool_report_names_what_went_wrong() -> None:
         ],
         "repeated": [{"tool": "kubernetes.pods_get", "calls": 2}],
         "wasted": [
-            {"tool": "kubernetes.pods_get", "reason": "unreferenced"},
-            {"tool": "kubernetes.pods_get", "reason": "unreferenced"},
+            {"tool": "kubernetes.pods_get", "reason": "repeated"},
             {"tool": "kubernetes.pods_log", "reason": "failed"},
             {"tool": "kubernetes.nodes_top", "reason": "failed"},
         ],

@@ -36,6 +36,7 @@ def test_evidence_is_what_the_agent_was_given_and_found() -> None:
         "alert words",
         "AlertType",
         "runbook words",
+        "system words",
         "user words",
         "more user words",
         "tool result",
@@ -47,7 +48,7 @@ def test_evidence_is_what_the_agent_was_given_and_found() -> None:
         "failed: boom",
     ):
         assert given_ in subject.evidence, given_
-    for own in ("system words", "agent words", "deep thoughts", "concluded", "asked", "claimed"):
+    for own in ("agent words", "deep thoughts", "concluded", "asked", "claimed"):
         assert own not in subject.evidence, own
 
 

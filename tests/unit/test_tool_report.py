@@ -8,22 +8,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.scoring.session import Step, ToolCall
+from consumer.scoring.session import AvailableTool, Step, ToolCall
+from consumer.scoring.tool_kinds import named_as_action
 from consumer.scoring.tool_report import (
     Correction,
     FailedCall,
     RepeatedCalls,
     ToolReport,
+    UncitedCall,
     WastedCall,
     effectiveness,
     flattened,
-    is_distinctive,
     jaccard,
     steps_text,
     tool_report,
-    words,
 )
-from tests.unit.builders import available, failed_call, message, no_price, session, tool_call
+from consumer.scoring.uptake import is_distinctive, words
+from tests.unit.builders import (
+    available,
+    failed_call,
+    message,
+    no_price,
+    session,
+    stage,
+    tool_call,
+)
 
 
 def report(*steps: Step, **changes: Any) -> ToolReport:
@@ -79,10 +88,12 @@ def test_the_first_vector_from_a_session() -> None:
 def test_without_calls_there_is_nothing_to_blame() -> None:
     assert report(message(), available_tools=()) == ToolReport(
         calls=0,
+        actions=0,
         failed=(),
         corrections=(),
         repeated=(),
         wasted=(),
+        not_cited=(),
         unused_tools=(),
         effectiveness=100,
     )
@@ -90,7 +101,7 @@ def test_without_calls_there_is_nothing_to_blame() -> None:
 
 def test_what_a_call_brought_does_not_change_the_effectiveness() -> None:
     found = report(call("a", "1", result="code 4711"), final_analysis="")
-    assert [w.reason for w in found.wasted] == ["unreferenced"]
+    assert (found.wasted, len(found.not_cited)) == ((), 1)
     assert found.effectiveness == 100
 
 
@@ -237,7 +248,122 @@ def test_a_failure_is_wasted_unless_the_tool_succeeds_later() -> None:
     assert wasted(failing("a", "1"), call("a", "2", server="other", **ok)) == [("1", "failed")]
 
 
-# --- Wasted: unreferenced ----------------------------------------------------------------------
+# --- Wasted: repeated --------------------------------------------------------------------------
+
+
+def again(*between: Step, **changes: Any) -> list[tuple[str, str]]:
+    """What is wasted of two equal calls of `pods_get` with these steps between."""
+    first, second = (
+        tool_call(id=n, **{"arguments": {"name": "a"}, "result": "Running", **changes})
+        for n in ("1", "2")
+    )
+    return wasted(first, *between, second)
+
+
+def test_the_same_look_up_with_the_same_result_is_wasted_the_second_time() -> None:
+    assert again() == [("2", "repeated")]
+    assert again(message(), message(role="user")) == [("2", "repeated")]
+    assert again(tool_call("pods_list", id="3"), failed_call("pods_log", id="4"))[-1] == (
+        "2",
+        "repeated",
+    )
+    # Of three, two.
+    third = tool_call(id="3", arguments={"name": "a"}, result="Running")
+    assert again(third) == [("3", "repeated"), ("2", "repeated")]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        tool_call("pods_delete", id="3"),
+        failed_call("pods_delete", id="3", result="forbidden", failure="tool"),
+        tool_call("kubectl", id="3"),  # it may have changed something
+        tool_call(id="3", arguments={"name": "a"}, result="Pending"),
+    ],
+)
+def test_what_could_have_changed_the_answer_excuses_asking_again(between: ToolCall) -> None:
+    assert ("2", "repeated") not in again(between)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tool": "pods_delete"},
+        {"tool": "kubectl"},
+        {"failure": "tool", "error": "not found"},
+    ],
+)
+def test_only_look_ups_that_succeed_are_repeated(changes: dict[str, Any]) -> None:
+    assert ("2", "repeated") not in again(**changes)
+
+
+def test_other_arguments_or_another_result_are_no_repetition() -> None:
+    one = tool_call(id="1", arguments={"name": "a"}, result="Running")
+    for other in (
+        tool_call(id="2", arguments={"name": "b"}, result="Running"),
+        tool_call(id="2", arguments={"name": "a"}, result="Pending"),
+        tool_call(id="2", arguments={"name": "a"}, result="Running", server="other"),
+    ):
+        assert wasted(one, other) == []
+
+
+def test_after_a_minute_one_may_look_again() -> None:
+    looks = [
+        tool_call(id=n, arguments={}, result="Running", at_us=second * 1_000_000)
+        for n, second in (("1", 0), ("2", 61), ("3", 121))
+    ]
+    assert wasted(*looks) == [("3", "repeated")]
+
+
+def test_who_works_in_another_stage_has_not_seen_what_the_first_one_found() -> None:
+    calls = [tool_call(id=n, arguments={}, result="Running") for n in ("1", "2")]
+    stages = tuple(stage(one, id=one.id) for one in calls)
+    assert tool_report(session(stages=stages), no_price).wasted == ()
+
+
+# --- Actions and look-ups ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind"),
+    [
+        ("update_reservation", True), ("bookFlight", True), ("pods-delete", True),
+        ("resources.create_or_update", True), ("HTTPPost", True), ("get_or_create_user", True),
+        ("search_and_replace", True), ("pods_exec", True), ("run_command", True),
+        ("get_reservation", False), ("list_updates", False), ("getUpdateStatus", False),
+        ("search-flights", False), ("run_query", False), ("pods_log", False), ("nodes_top", False),
+        ("calculate", False), ("describe.cluster", False),
+        ("kubectl", None), ("log", None), ("", None), ("42", None), ("сервер", None),
+    ],
+)  # fmt: skip
+def test_the_verbs_of_a_tools_name_tell_actions_from_look_ups(tool: str, kind: bool | None) -> None:
+    assert named_as_action(tool) is kind
+    assert report(tool_call(tool)).actions == (kind is True)
+
+
+def test_the_profile_is_asked_first_and_then_the_tools_server() -> None:
+    def actions(read_only: bool | None, *listed: str, tool: str = "pods_get") -> int:
+        told = AvailableTool(server="kubernetes", name=tool, description="", read_only=read_only)
+        run = session(tool_call(tool), available_tools=(told,))
+        return tool_report(run, no_price, listed).actions
+
+    assert [actions(None), actions(None, tool="pods_delete")] == [0, 1]
+    assert [actions(False), actions(True), actions(True, tool="pods_delete")] == [1, 0, 0]
+    assert actions(True, "pods_get") == 1
+    assert actions(True, "kubernetes.pods_get") == 1
+    assert actions(True, "other.pods_get") == 0
+
+
+# --- Not cited ---------------------------------------------------------------------------------
+
+
+def asking(**arguments: Any) -> ToolCall:
+    """A later call, that brings nothing."""
+    return call("b", "2", arguments=arguments, result="OK")
+
+
+def not_cited(*steps: Step, **changes: Any) -> list[str]:
+    return [c.call_id for c in report(*steps, **changes).not_cited]
 
 
 @pytest.mark.parametrize(
@@ -250,12 +376,13 @@ def test_a_failure_is_wasted_unless_the_tool_succeeds_later() -> None:
         "see /var/log/miner.log",
         "owner miner.example",
         "class CrashLoopBackOff",
+        '{"insurance": "no", "id": "4XGCCM"}',
     ],
 )
-def test_what_nobody_takes_up_is_wasted(result: str) -> None:
-    assert wasted(call("a", "1", result=result), final_analysis="Nothing.") == [
-        ("1", "unreferenced")
-    ]
+def test_what_nobody_takes_up_is_not_cited(result: str) -> None:
+    found = report(call("a", "1", result=result), final_analysis="Nothing.")
+    assert found.not_cited == (UncitedCall(call_id="1", tool="kubernetes.a"),)
+    assert (found.wasted, found.effectiveness) == ((), 100)
 
 
 @pytest.mark.parametrize(
@@ -263,52 +390,80 @@ def test_what_nobody_takes_up_is_wasted(result: str) -> None:
     [
         ("restarts: 4711", "It restarted 4711 times."),
         ("restarts: 4711", "restarts=4711"),
-        ("restarts: 4711", "4711"),
-        ('{"restarts":4711}', "It restarted 4711."),
         ('{"restarts":4711}', "**4711**"),
-        ("node miner-7f9c is gone", "It is miner-7f9c."),
         ("node miner-7f9c is gone", "`miner-7f9c`: gone"),
-        ("node miner-7f9c is gone", "(miner-7f9c)"),
         ("node miner-7f9c is gone", "Weg ist „miner-7f9c“\u2014leider."),
         ("node miner-7f9c is gone", "节点miner-7f9c异常。"),
-        ("node miner-7f9c is gone", "was it miner-7f9c...?"),
-        ("see /var/log/miner.log", "I looked into /var/log/miner.log, and"),
         ("pod/miner-7f9c BackOff", "It is miner-7f9c."),
         ("image app:2.14.0", "since 2.14.0"),
-        ("restarts:4711", "4711 restarts"),
         ("class CrashLoopBackOff", "a CrashLoopBackOff!"),
-        ("1234 5678 abcd-efgh", "of many, 5678 only"),
+        # numbers in another form
+        ("1023.0", "$1,023"), ("1023.0", "1 023 euros"), ("-1023.5", "1,023.50 less"),
+        ("total 1023.44", "about 1020"), ("size 536870912", "512Mi"), ('"x\\n4711"', "4711"),
+        # dates and times
+        ('{"date": "2024-05-20"}', "on May 20"), ('{"date": "2024-05-20"}', "the 20th of May"),
+        ('{"date": "05/20/2024"}', "20 May 2024"), ('{"date": "20.05.2024"}', "2024-05-20"),
+        ('{"date": "2024-05-20"}', "5月20日"),
+        ('{"departs": "14:30:00", "id": "4XGCCM"}', "at 2:30 PM"),
+        ('{"departs": "15:00:00", "id": "4XGCCM"}', "at 3pm"),
+        # yes, no and nothing, in words
+        ('{"insurance": "no", "id": "4XGCCM"}', "You are not insured."),
+        ('{"insurance": false, "id": "4XGCCM"}', "without insurance"),
+        ('{"delayed_flights": [], "id": "4XGCCM"}', "None of the flights."),
+        ("delayed: yes, id: 4XGCCM", "It has a delay."),
+        # a word that nobody had said
+        ('{"membership": "gold", "id": "4XGCCM"}', "As a Gold member"),
     ],
-)
-def test_what_is_taken_up_is_not_wasted(result: str, said: str) -> None:
+)  # fmt: skip
+def test_what_is_stated_in_any_form_is_cited(result: str, said: str) -> None:
     found = call("a", "1", result=result)
-    assert wasted(found, final_analysis=said) == []
-    assert wasted(found, message(said), final_analysis="") == []
-    assert wasted(found, message(said, role="user"), final_analysis="") == []
+    assert not_cited(found, final_analysis=said) == []
+    assert not_cited(found, message(said), final_analysis="") == []
+    assert not_cited(found, message(said, role="user"), final_analysis="") == []
+    assert not_cited(found, asking(q=said), final_analysis="") == []
 
 
-@pytest.mark.parametrize("later", [call, failing])
-def test_a_later_argument_takes_up_a_result(later: Any) -> None:
-    first = call("a", "1", result="node miner-7f9c")
-    second = later("b", "2", arguments={"in": {"node": "miner-7f9c"}}, result="")
-    assert ("1", "unreferenced") not in wasted(first, second, final_analysis="")
+def test_who_asks_or_acts_on_the_same_thing_later_decided() -> None:
+    first = call("a", "1", arguments={"id": "4XGCCM"}, result="paid: 4711")
+    for later in (
+        call("cancel", "2", arguments={"ids": ["4xgccm"]}, result="OK"),
+        failing("b", "2", arguments={"q": {"text": "of 4XGCCM only"}}),
+    ):
+        assert not_cited(first, later, final_analysis="") == []
+        assert not_cited(later, first, final_analysis="") == ["1"]
+    other = asking(id="OTHER1", n=4, all=True, x=None)
+    assert not_cited(first, other, final_analysis="") == ["1"]
+    origins = call("list", "1", arguments={}, result="airports: JFK, SFO1")
+    assert not_cited(origins, asking(to="JFK"), final_analysis="") == []
+    paid = call("a", "1", arguments={"account": 4711}, result="paid: 9999")
+    assert not_cited(paid, asking(account=4711), final_analysis="") == []
+
+
+def test_who_goes_on_to_the_next_one_has_looked() -> None:
+    looks = [call("a", n, arguments={"id": f"ORDER{n}"}, result=f"paid: 471{n}") for n in "123"]
+    assert not_cited(*looks, final_analysis="") == ["3"]
+
+
+def test_actions_and_failures_are_no_look_ups() -> None:
+    assert not_cited(call("cancel_order", "1", result="refund 4711"), final_analysis="") == []
+    assert not_cited(failing("a", "1", result="code 4711"), final_analysis="") == []
 
 
 def test_what_came_before_takes_nothing_up() -> None:
-    assert wasted(
-        message("miner-7f9c"),
+    assert not_cited(
+        message("miner-7f9c, 4711, gone"),
         message("miner-7f9c", role="system"),
         call("b", "2", arguments={"node": "miner-7f9c"}, result="OK"),
-        call("a", "1", result="node miner-7f9c"),
-        message("miner-7f9c", role="system"),
-        final_analysis="",
-    ) == [("1", "unreferenced")]
+        call("a", "1", result="node miner-7f9c gone"),
+        message("miner-7f9c is gone", role="system"),
+        final_analysis="It is gone.",
+    ) == ["1"]
 
 
 def test_what_the_agent_asked_with_proves_nothing_about_the_answer() -> None:
     asked = call("a", "1", arguments={"node": "miner-7f9c"}, result="miner-7f9c has 4711 restarts")
-    assert wasted(asked, final_analysis="Look at miner-7f9c.") == [("1", "unreferenced")]
-    assert wasted(asked, final_analysis="It restarted 4711 times.") == []
+    assert not_cited(asked, final_analysis="Look at miner-7f9c.") == ["1"]
+    assert not_cited(asked, final_analysis="It restarted 4711 times.") == []
 
 
 @pytest.mark.parametrize(
@@ -326,9 +481,9 @@ def test_what_the_agent_asked_with_proves_nothing_about_the_answer() -> None:
         "miner-7f9c",  # its own argument
     ],
 )
-def test_a_result_without_anything_distinctive_is_not_wasted(result: str) -> None:
+def test_of_a_result_without_anything_distinctive_nobody_can_tell(result: str) -> None:
     asked = call("a", "1", arguments={"node": "miner-7f9c"}, result=result)
-    assert wasted(asked, final_analysis="") == []
+    assert not_cited(asked, final_analysis="") == []
 
 
 def test_numbers_and_identifiers_are_distinctive() -> None:
@@ -354,20 +509,20 @@ def test_what_was_wasted_is_estimated_at_two_bytes_a_token() -> None:
         return (read + 4 * written) / 200
 
     run = session(
-        call("a", "1", arguments={"q": "ä"}, result="4711" + "x" * 97),
-        failing("b", "2", arguments={}, result=""),
+        *(tool_call(id=n, arguments={"q": "ä"}, result="4711" + "x" * 97) for n in ("1", "2")),
+        failing("b", "3", arguments={}, result=""),
         final_analysis="",
     )
     # 101 bytes read; {"q": "ä"} and {} are 11 and 2 bytes written.
     assert tool_report(run, price).wasted == (
         WastedCall(
-            call_id="1",
-            tool="kubernetes.a",
-            reason="unreferenced",
+            call_id="2",
+            tool="kubernetes.pods_get",
+            reason="repeated",
             tokens=57,
             cost_usd=0.375,
         ),
-        WastedCall(call_id="2", tool="kubernetes.b", reason="failed", tokens=1, cost_usd=0.02),
+        WastedCall(call_id="3", tool="kubernetes.b", reason="failed", tokens=1, cost_usd=0.02),
     )
     assert asked == [(51, 6), (0, 1)]
 
@@ -478,6 +633,6 @@ def test_similarity_is_symmetric_and_1_for_the_same(one: Any, other: Any) -> Non
 
 
 @given(anything, anything)
-def test_what_is_quoted_word_for_word_is_never_unreferenced(result: str, around: str) -> None:
+def test_what_is_quoted_word_for_word_is_cited(result: str, around: str) -> None:
     found = report(call("a", "1", arguments={}, result=result), final_analysis=f"{around} {result}")
-    assert found.wasted == ()
+    assert found.not_cited == ()

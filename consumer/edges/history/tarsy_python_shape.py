@@ -129,6 +129,7 @@ class _LlmInteraction(TypedDict):
 class _Tool(TypedDict):
     name: str
     description: NotRequired[str | None]
+    annotations: NotRequired[Any]
 
 
 class _McpDetails(TypedDict):
@@ -451,12 +452,25 @@ def _available_tools(communications: Iterable[_McpCommunication]) -> tuple[Avail
         told = communication["details"].get("available_tools") or {}
         for server, tools in ((short_name(name), tools) for name, tools in told.items()):
             for tool in tools:
-                name, description = tool["name"], tool.get("description") or ""
+                name = tool["name"]
                 seen.setdefault(
                     (server, name),
-                    AvailableTool(server=server, name=name, description=description),
+                    AvailableTool(
+                        server=server,
+                        name=name,
+                        description=tool.get("description") or "",
+                        read_only=_read_only(tool.get("annotations")),
+                    ),
                 )
     return tuple(seen.values())
+
+
+def _read_only(hints: Any) -> bool | None:
+    """What MCP's hints say of a tool. What only reads destroys nothing."""
+    told = hints if isinstance(hints, dict) else {}
+    if isinstance(read_only := told.get("readOnlyHint"), bool):
+        return read_only
+    return False if told.get("destructiveHint") is True else None
 
 
 def _stage(stage: _Stage, summaries: Mapping[str, str]) -> Stage:

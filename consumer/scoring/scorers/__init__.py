@@ -1,8 +1,10 @@
-"""Rule scorers: pure functions from a session to 0-1, by the formulas of scoring.md.
+"""Rule scorers: pure functions from a session to 0-1, by the formulas of docs/scoring.md.
 
 base         what they look at and answer
 figures      time, tokens, tool calls, cost
 grounding    numbers, identifiers, proper names, citations of the analysis: are they real?
+advice       where a text says what to do: no claims about the data
+derived      figures that are computed, rounded or counted
 keywords     words that profiles give, and where a text holds them
 prose        lines, sentences and words of an analysis
 wording      what the analysis holds, and how it reads

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -13,15 +13,13 @@ from pydantic import BaseModel, ConfigDict
 
 from consumer.scoring.scorers.keywords import Text
 from consumer.scoring.session import Session, ToolCall
-from consumer.scoring.text import Spot, blank, storable
+from consumer.scoring.text import Spot, blank, storable, unescaped
 from consumer.scoring.tool_report import Price, ToolReport, tool_report
 from consumer.scoring.transcript import encode
 
 MAX_PLACES = 5
 EXCERPT_CHARACTERS = 160
 
-# Tool results are often JSON in a string: an escaped line break is one, not the letter n.
-_ESCAPE = re.compile(r"\\(?:[nrt]|u[0-9a-fA-F]{4})")
 # The frame that TARSy puts around an analysis.
 _HEADER = re.compile(r"\s*# Alert Analysis Report\n(?:\s*\*\*[^\n]*\n)*")
 _FOOTER = re.compile(r"\*Processed through \d+ stages?\*\s*\Z")
@@ -104,12 +102,12 @@ class Subject:
 
     @cached_property
     def evidence(self) -> str:
-        """What the agent was given and found: alert, tool results, users' words, what the service
-        recorded (web searches, failures); unescaped. A result that it read a summary of is there in
-        full too: what it holds is true.
+        """What the agent was given and found: instructions, alert, users' words, tool results, what
+        the service recorded (web searches, failures); unescaped. A result that it read a summary of
+        is there in full too: what it holds is true.
 
-        Not what it said itself: neither its thoughts, nor its tool arguments, nor those lines of a
-        user's message that repeat it (a stage is told what earlier stages concluded).
+        Not what it said itself: neither its thoughts, nor its tool arguments, nor those lines of
+        what it is told that repeat it (a stage is told what earlier stages concluded).
         """
         session = self.session
         parts = [encode(dict(session.alert_data)), session.alert_type or ""]
@@ -120,11 +118,22 @@ class Subject:
                 parts += [step.result, step.full_result or "", step.error or ""]
             elif step.is_fact:
                 parts.append(step.text)
-            elif step.role == "user":
-                parts += [line for line in step.text.splitlines() if line.strip() not in said]
             elif step.role == "assistant":
                 said.update(_said(step.text))
-        return _ESCAPE.sub(" ", "\n".join(parts))
+            elif said:
+                parts += [line for line in step.text.splitlines() if line.strip() not in said]
+            else:
+                parts.append(step.text)
+        return unescaped("\n".join(parts))
+
+    @cached_property
+    def thoughts(self) -> str:
+        """What the agent said on its way, and asked its tools with."""
+        return "\n".join(
+            encode(dict(step.arguments)) if isinstance(step, ToolCall) else step.text
+            for step in self.session.steps
+            if isinstance(step, ToolCall) or step.role == "assistant"
+        )
 
 
 def _said(text: str) -> Iterator[str]:
@@ -132,9 +141,12 @@ def _said(text: str) -> Iterator[str]:
     return (line.removeprefix("Final Answer:").strip() for line in text.splitlines())
 
 
-def subject(session: Session, *, price: Price, cost_usd: float | None) -> Subject:
-    """The session with its tool report."""
-    return Subject(session=session, report=tool_report(session, price), cost_usd=cost_usd)
+def subject(
+    session: Session, *, price: Price, cost_usd: float | None, actions: Collection[str] = ()
+) -> Subject:
+    """The session with its tool report; `actions` are the tools that the profile calls so."""
+    report = tool_report(session, price, actions)
+    return Subject(session=session, report=report, cost_usd=cost_usd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Do the citations of the analysis point at something? Formula: scoring.md."""
+"""Do the citations of the analysis point at something? Formula: docs/scoring.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from consumer.scoring.scorers.base import NotApplicable, Params, Result, Subject
-from consumer.scoring.scorers.grounding import Words, share
+from consumer.scoring.scorers.grounding import CITATION, Words, share
 from consumer.scoring.text import Spot, blank
 
 
@@ -36,7 +36,6 @@ class CitationValidity(Params):
 
 _CODE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
-_CITATION = re.compile(r"\[\^?(\d{1,9}(?:\s?[,;\u2013-]\s?\^?\d{1,9})*)\](?!\()")
 _ENTRY = re.compile(r"[ \t>*+-]*(?:\[\^?(\d{1,9})\](:?)|(\d{1,9})[.)])[ \t]*\S")
 _WORD = re.compile(r"[A-Za-z0-9_]")
 _HEADING = re.compile(r"\s*#+\s|\s*\*\*[^*]*\*\*:?\s*\Z")
@@ -46,7 +45,7 @@ NO_CITATION = NotApplicable("the analysis cites nothing")
 
 
 def citation_validity(subject: Subject, params: CitationValidity) -> Result:
-    """`[n]` citations that point at an existing source, over citations (scoring.md).
+    """`[n]` citations that point at an existing source, over citations (docs/scoring.md).
 
     [1, 2] are two; [1-3] is one, of three sources. Links, checkboxes, code and indices (`word[0]`)
     are no citations; nor are the entries of the list of references itself.
@@ -102,7 +101,7 @@ def _references(text: str, headings: tuple[str, ...]) -> tuple[set[int], set[int
 def _citations(text: str, entries: set[int], attached: bool) -> Iterator[tuple[int, int, Spot]]:
     """Each as (first source, last source), and where it stands."""
     end_of_last = -1
-    for match in _CITATION.finditer(text):
+    for match in CITATION.finditer(text):
         start = match.start()
         before = text[start - 1 : start] if start else ""
         index = before in {"]", ")"} or (_WORD.match(before) and not attached)

@@ -1,4 +1,4 @@
-"""Does the final analysis contradict itself? Formula: scoring.md.
+"""Does the final analysis contradict itself? Formula: docs/scoring.md.
 
 The keywords are English unless the profile gives others.
 """
@@ -179,7 +179,7 @@ Check = list[Spot] | None
 
 
 def internal_consistency(subject: Subject, params: InternalConsistency) -> Result:
-    """1 - contradictions found / checks made (scoring.md): stated confidence vs. stated gaps;
+    """1 - contradictions found / checks made (docs/scoring.md): stated confidence vs. stated gaps;
     "terminated/not found" vs. "confirmed running"; classification vs. severity.
 
     A check is made when at least one of its sides is in the analysis.

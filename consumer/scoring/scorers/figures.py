@@ -1,4 +1,4 @@
-"""Scorers of figures: time, tokens, tool calls, cost. Formulas: scoring.md, "Rule scorers"."""
+"""Scorers of figures: time, tokens, tool calls, cost. Formulas: docs/scoring.md."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from consumer.scoring.text import Spot
 
 Words = tuple[Annotated[str, Field(min_length=1), AfterValidator(str.lower)], ...]
 
-DURATION = re.compile(r"(?:\d+d)?(?:\d+h)?(?:\d+m)?(?:\d+s)?")
+CITATION = re.compile(r"\[\^?(\d{1,9}(?:\s?[,;\u2013-]\s?\^?\d{1,9})*)\](?!\()")
 
 
 def share(text: str, wrong: list[Spot], total: int) -> Measured:

@@ -1,4 +1,4 @@
-"""Are the names of the analysis in the evidence? Formula: scoring.md."""
+"""Are the names of the analysis in the evidence? Formula: docs/scoring.md."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import repeat
 
+from consumer.scoring.quantities import DURATION
 from consumer.scoring.scorers.base import NotApplicable, Params, Result, Subject
-from consumer.scoring.scorers.grounding import DURATION, Words, share
+from consumer.scoring.scorers.grounding import Words, share
 from consumer.scoring.text import LETTERS_AND_DIGITS, Spot, only, runs
 
 TERMS = ("sha256", "base64", "oauth2", "log4j", "utf-8", "sha-256", "node.js", "http2", "covid-19")
@@ -45,7 +46,7 @@ _FEW = 8
 
 
 def entity_grounding(subject: Subject, params: EntityGrounding) -> Result:
-    """Names of the analysis that occur in the evidence, over those mentioned (scoring.md).
+    """Names of the analysis that occur in the evidence, over those mentioned (docs/scoring.md).
 
     A name is a URL, path, host, address, file, or a word of five characters or more that mixes
     letters and digits or has an underscore; in `code`, also words held together by punctuation.

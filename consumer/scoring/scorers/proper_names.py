@@ -1,4 +1,4 @@
-"""Do the proper names of the analysis occur in the evidence? Formula: scoring.md."""
+"""Do the proper names of the analysis occur in the evidence? Formula: docs/scoring.md."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NO_NAMES = NotApplicable("the analysis mentions no names of several words")
 
 def name_grounding(subject: Subject, params: NameGrounding) -> Result:
     """Names of several capitalised words, such as a company's, that occur in the evidence, over
-    those mentioned (scoring.md).
+    those mentioned (docs/scoring.md).
 
     Only running text is read, no headings and tables; a sentence's first word is no part of a name,
     nor is a word that is written small anywhere. A name occurs if each of its words does: a name

@@ -1,4 +1,4 @@
-"""Is the final analysis a complete argument? Formula: scoring.md."""
+"""Is the final analysis a complete argument? Formula: docs/scoring.md."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ReasoningStructure(Params):
 
 def reasoning_structure(subject: Subject, params: ReasoningStructure) -> Result:
     """Share of five: evidence stated before the (first) conclusion, causal connectives,
-    alternatives considered, limitations stated, confidence stated (scoring.md).
+    alternatives considered, limitations stated, confidence stated (docs/scoring.md).
     """
     text = subject.text
     if text is None:

@@ -1,4 +1,4 @@
-"""Scorers of the final analysis' wording: what it says and how. Formulas: scoring.md."""
+"""Scorers of the final analysis' wording: what it says and how. Formulas: docs/scoring.md."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Coverage(Params):
 
 
 def coverage(subject: Subject, params: Coverage) -> Result:
-    """Required dimensions that are mentioned, over required (scoring.md)."""
+    """Required dimensions that are mentioned, over required (docs/scoring.md)."""
     text = subject.text or Text("")
     absent = [d.name for d in params.dimensions if not text.has(*d.any_of)]
     return Measured(1 - len(absent) / len(params.dimensions), _missing(absent))
@@ -110,7 +110,7 @@ def structure(subject: Subject, params: Structure) -> Result:
     """Share of checks met: each required section, prohibited element and length bound is one.
 
     The length is without white space around the text. An empty analysis is 0, and so is one in
-    another script, or an error message, where that is asked. (scoring.md)
+    another script, or an error message, where that is asked. (docs/scoring.md)
     """
     text = subject.text
     if text is None:
@@ -183,7 +183,7 @@ class Policy(Params):
 def policy(subject: Subject, params: Policy) -> Result:
     """1 - hits/limit of banned phrases, not below 0; a required disclaimer missing: 0.
 
-    Every occurrence is a hit, of every phrase that it is one of. (scoring.md)
+    Every occurrence is a hit, of every phrase that it is one of. (docs/scoring.md)
     """
     text = subject.text or Text("")
     absent = [keyword for keyword in params.required_disclaimers if not text.has(keyword)]
@@ -216,7 +216,8 @@ class Readability(Params):
 
 def readability(subject: Subject, params: Readability) -> Result:
     """Mean of two: by mean sentence length, 1 up to 20 words, 0 from 40, linear between;
-    and 1 - share of sentences over 40 words. Code, tables and headings are left out. (scoring.md)
+    and 1 - share of sentences over 40 words. Code, tables and headings are left out.
+    (docs/scoring.md)
     """
     text = subject.text
     if text is None:
@@ -266,7 +267,7 @@ class Conciseness(Params):
 
 
 def conciseness(subject: Subject, params: Conciseness) -> Result:
-    """Distinct content words per word: 0 up to 0.3, 1 from 0.6, linear between (scoring.md).
+    """Distinct content words per word: 0 up to 0.3, 1 from 0.6, linear between (docs/scoring.md).
 
     A long text repeats more words than a short one; code blocks are left out.
     """
