@@ -127,8 +127,8 @@ async def test_the_group_is_told_and_left_alone(stage: Stage) -> None:
         bootstrap_servers=stage.kafka.bootstrap, group_id=stage.group_id, enable_auto_commit=False
     )
     consumer.subscribe([stage.topics.requested], listener=moves)
-    await consumer.start()
     try:
+        await consumer.start()
         async with asyncio.timeout(30):
             while not consumer.assignment():
                 await asyncio.sleep(0.05)

@@ -28,9 +28,11 @@ async def test_a_slot_is_a_call_and_half_as_many_sessions_again_are_ready(stage:
         requests = [await stage.ask(session) for session in sessions]
         # All slots are taken, and two sessions wait for one.
         await until(lambda: told_by(stage) == (6, 4))
+        async with asyncio.timeout(LIMIT_S):
+            while (told := await figures(process))["scoring_worker_slots_busy", ()] != 6:
+                await asyncio.sleep(0.01)  # the metrics come a moment later
+        assert told["scoring_worker_slots", ()] == 6
         stage.stand_ins.judge_delay_s = 0.2
-        told = await figures(process)
-        assert told["scoring_worker_slots", ()] == told["scoring_worker_slots_busy", ()] == 6
         for request_id in requests:
             assert (await stage.answer(request_id)).topic == stage.topics.completed
     assert stage.stand_ins.judge_most_at_once == 4

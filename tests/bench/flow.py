@@ -117,8 +117,8 @@ async def _sent_a_second(sent: AIOKafkaConsumer, count: int) -> float:
 @contextlib.asynccontextmanager
 async def _ends(stage: Stage) -> AsyncIterator[AIOKafkaConsumer]:
     consumer = AIOKafkaConsumer(bootstrap_servers=stage.kafka.bootstrap, group_id=None)
-    await consumer.start()
     try:
+        await consumer.start()
         consumer.assign([TopicPartition(stage.topics.completed, n) for n in range(4)])
         yield consumer
     finally:

@@ -354,8 +354,8 @@ async def test_new_partitions_are_read_within_seconds(
 
 async def raise_partitions(stage: Stage, count: int) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=stage.kafka.bootstrap)
-    await admin.start()
     try:
+        await admin.start()
         await admin.create_partitions({stage.topics.requested: NewPartitions(count)})
     finally:
         await admin.close()

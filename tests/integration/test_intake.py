@@ -356,8 +356,8 @@ async def test_a_batch_that_takes_longer_than_the_group_allows_is_acknowledged_i
 
 async def has_no_members(kafka: KafkaServer, topics: Topics) -> bool:
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
-    await admin.start()
     try:
+        await admin.start()
         (described,) = await admin.describe_consumer_groups([group(topics)])
     finally:
         await admin.close()

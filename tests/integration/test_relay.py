@@ -392,8 +392,8 @@ async def limit_messages(kafka: KafkaServer, topic: str, limit: int) -> None:
 async def configure(kafka: KafkaServer, topic: str, name: str, wanted: str) -> None:
     """The topic's broker hears of it a moment later, and is waited for."""
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
-    await admin.start()
     try:
+        await admin.start()
         change = ConfigResource(ConfigResourceType.TOPIC, topic, {name: wanted})
         await admin.alter_configs([change])
         asked = ConfigResource(ConfigResourceType.TOPIC, topic, {name: None})

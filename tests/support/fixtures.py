@@ -205,8 +205,8 @@ async def _execute(postgres: PostgresServer, statement: str) -> None:
 @contextlib.asynccontextmanager
 async def _kafka_admin(kafka: KafkaServer) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap)
-    await admin.start()
     try:
+        await admin.start()
         yield admin
     finally:
         await admin.close()

@@ -118,8 +118,8 @@ class Stage:
         producer = AIOKafkaProducer(
             bootstrap_servers=self.kafka.bootstrap, max_request_size=32 * 1024 * 1024
         )
-        await producer.start()
         try:
+            await producer.start()
             yield producer
         finally:
             await producer.stop()
@@ -189,8 +189,8 @@ class Stage:
             group_id=None,
             max_partition_fetch_bytes=32 * 1024 * 1024,
         )
-        await consumer.start()
         try:
+            await consumer.start()
             while True:
                 batch = await consumer.getmany(timeout_ms=100)
                 for record in (record for records in batch.values() for record in records):
