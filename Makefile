@@ -59,6 +59,9 @@ growth: $(VENV)/dev.stamp ## That no input takes more than n log n, up to the la
 	$(BIN)/python -m pytest tests/growth --growth-full -o timeout=1800 \
 		--numprocesses=$(WORKERS) --dist=worksteal
 
+findings: $(VENV)/dev.stamp ## How often what the rules say of real sessions is true, by people's labels.
+	@$(BIN)/python -m tests.labelled.findings
+
 faults: $(VENV)/dev.stamp ## Every fault test. KILLS=10 is how many random kills one makes.
 	$(BIN)/python -m pytest tests/faults -m "" --kills=$(or $(KILLS),10) \
 		--numprocesses=$(WORKERS) --dist=worksteal
