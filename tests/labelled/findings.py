@@ -110,6 +110,10 @@ def _calls(ids: Iterable[str]) -> set[str]:
     return {f"call:{call_id}" for call_id in ids}
 
 
+def _corrections(subject: Subject, kind: str) -> set[str]:
+    return _calls(pair.call_id for pair in subject.report.corrections if pair.kind == kind)
+
+
 def _wrong(scorer: str, subject: Subject) -> set[str]:
     """Places of the final analysis that this scorer turns down, all of them."""
     spots: list[Spot] = []
@@ -136,9 +140,15 @@ KINDS = (
         true=lambda label: bool(label["failed"]),
     ),
     Kind(
-        name="correction",
+        name="retry",
         of="call",
-        found=lambda s: _calls(pair.call_id for pair in s.report.corrections),
+        found=lambda s: _corrections(s, "retry_with_different_params"),
+        true=lambda label: bool(label["correction"]),
+    ),
+    Kind(
+        name="fallback",
+        of="call",
+        found=lambda s: _corrections(s, "fallback_after_error"),
         true=lambda label: bool(label["correction"]),
     ),
     Kind(
