@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -106,9 +107,10 @@ async def _kafka(settings: Settings) -> str:
 
 def _group_told(name: str, group: Group) -> str:
     """Raises NotReachable where it can't be formed."""
-    told = f"group {name} is {group.state}, members {group.members}, lag {group.lag}"
+    told = f"group {name} is {group.state}, members {len(group.members)}, lag {group.lag}"
     if group.forming:
-        raise NotReachable(f"{told}: it does not come to be formed")
+        members = ", ".join(f"{name} ({n})" for name, n in Counter(group.members).items())
+        raise NotReachable(f"{told}: it does not come to be formed, its members: {members}")
     return f"; {told}" + ("" if group.members else ": no intake is running")
 
 

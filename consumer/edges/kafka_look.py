@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -30,10 +30,12 @@ FORMING = {"PreparingRebalance", "CompletingRebalance"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A consumer group: what its coordinator calls its state, and how much it has not read."""
+    """A consumer group: what its coordinator calls its state, each member as `client at host`, and
+    how much it has not read.
+    """
 
     state: str
-    members: int
+    members: Sequence[str]
     lag: int
 
     @property
@@ -76,17 +78,27 @@ class Look:
             await asyncio.sleep(POLL_S)
 
     async def may_produce(self) -> None:
-        """Asks for a producer id, as an idempotent producer does first."""
-        answer = await self._ask(InitProducerIdRequest(None, REQUEST_TIMEOUT_MS))
-        _raise(answer.error_code, "no producer id")
+        """Asks for a producer id, as an idempotent producer does first; of brokers that have just
+        started, for a few seconds.
+        """
+        deadline = monotonic() + SETTLE_S
+        while True:
+            answer = await self._ask(InitProducerIdRequest(None, REQUEST_TIMEOUT_MS))
+            try:
+                return _raise(answer.error_code, "no producer id")
+            except KafkaError as error:
+                if monotonic() > deadline or not error.retriable:
+                    raise
+            await asyncio.sleep(POLL_S)
 
-    async def _group(self, group_id: str) -> tuple[str, int]:
+    async def _group(self, group_id: str) -> tuple[str, list[str]]:
         answer = await self._ask(
             DescribeGroupsRequest([group_id]), await self._coordinator(group_id)
         )
         (group,) = answer.to_object()["groups"]
         _raise(group["error_code"], f"the group {group_id}")
-        return group["state"], len(group["members"])
+        members = (f"{m['client_id']} at {m['client_host'].strip('/')}" for m in group["members"])
+        return group["state"], sorted(members)
 
     async def _coordinator(self, group_id: str) -> int:
         answer = await self._ask(FindCoordinatorRequest(group_id, 0))
