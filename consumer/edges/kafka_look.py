@@ -12,7 +12,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError, for_code
-from aiokafka.protocol.admin import DescribeGroupsRequest
+from aiokafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.metadata import MetadataRequest
@@ -26,6 +26,8 @@ REQUEST_TIMEOUT_MS = 5000
 SETTLE_S = 6.0
 POLL_S = 0.5
 FORMING = {"PreparingRebalance", "CompletingRebalance"}
+MAKES_TOPICS = "auto.create.topics.enable"
+_BROKER = 4  # a kind of resource, as Kafka numbers them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,18 @@ class Look:
                 places = topic["partitions"]
                 found[topic["topic"]] = sorted(p["partition"] for p in places if p["leader"] < 0)
         return found
+
+    async def makes_topics(self) -> bool:
+        """Whether a broker makes a topic that is written to; true where it does not tell us."""
+        node = self.client.get_random_node()
+        try:
+            answer = await self._ask(
+                DescribeConfigsRequest([(_BROKER, str(node), [MAKES_TOPICS])]), node
+            )
+        except KafkaError:
+            return True
+        told = {name: value for *_, entries in answer.resources for name, value, *_ in entries}
+        return told.get(MAKES_TOPICS) != "false"
 
     async def settled_group(self, group_id: str, topic: str) -> Group:
         """The group, once it is formed, or as it is after a few seconds."""
