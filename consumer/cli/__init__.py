@@ -28,9 +28,10 @@ __all__ = ["desk", "dlq", "judging", "listing", "main", "report", "requests", "s
 def main() -> None:
     """The command line. Errors of ours are told in words and end with exit code 1."""
     open_streams()
-    # Of a broker that is away it tells a hundred times a second; commands say it once. (What `run`
-    # logs has a handler of its own.)
-    logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+    # Of a server that is away they tell up to a hundred times a second; commands say it once. (What
+    # `run` logs has a handler of its own.)
+    for library in ("aiokafka", "asyncpg"):
+        logging.getLogger(library).addHandler(logging.NullHandler())
     try:
         app()
     except OutputLost as error:
