@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ from consumer.addresses import shown
 from consumer.brokers import kafka_security
 from consumer.config import Config
 from consumer.edges.history.tarsy_python import BASE_PATH
-from consumer.edges.kafka_look import Group, looking
+from consumer.edges.kafka_look import MAKES_TOPICS, Group, looking
 from consumer.edges.postgres.connect import open_pool, place
 from consumer.edges.postgres.writable import require_writable
 from consumer.errors import NotReachable, ScoreConsumerError, ScoringError
@@ -87,6 +88,12 @@ async def _kafka(settings: Settings) -> str:
     topics = sorted({asked, settings.topic_dlq, *settings.topics.values()})
     async with looking(servers, kafka_security(settings).options) as look:
         found = await look.topics(topics)
+        missing = [topic for topic, numbers in found.items() if numbers is None]
+        if missing and not await look.makes_topics():
+            raise NotReachable(
+                f"{servers}: there is no topic {', '.join(missing)}, and its brokers make none "
+                f"by themselves ({MAKES_TOPICS} is false)"
+            )
         if settings.kafka_enable_idempotence:
             await look.may_produce()
         group = (
@@ -95,7 +102,6 @@ async def _kafka(settings: Settings) -> str:
     headless = [f"{topic} {numbers}" for topic, numbers in found.items() if numbers]
     if headless:
         raise NotReachable(f"{servers}: partitions without a leader: {', '.join(headless)}")
-    missing = [topic for topic, numbers in found.items() if numbers is None]
     told = (
         f"these topics are to be made by the broker: {', '.join(missing)}"
         if missing
@@ -106,9 +112,10 @@ async def _kafka(settings: Settings) -> str:
 
 def _group_told(name: str, group: Group) -> str:
     """Raises NotReachable where it can't be formed."""
-    told = f"group {name} is {group.state}, members {group.members}, lag {group.lag}"
+    told = f"group {name} is {group.state}, members {len(group.members)}, lag {group.lag}"
     if group.forming:
-        raise NotReachable(f"{told}: it does not come to be formed")
+        members = ", ".join(f"{name} ({n})" for name, n in Counter(group.members).items())
+        raise NotReachable(f"{told}: it does not come to be formed, its members: {members}")
     return f"; {told}" + ("" if group.members else ": no intake is running")
 
 

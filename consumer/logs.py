@@ -19,8 +19,9 @@ from consumer import metrics
 
 # Libraries that say at INFO what our own lines say better.
 QUIET = ("aiokafka", "httpx", "uvicorn.access", "asyncio")
-# It warns of how it is set up, which is meant so.
-ONLY_ERRORS = ("consumer.faststream",)
+# The one warns of how it is set up, which is meant so; the other that it can't connect again, with
+# a trace and the ids of a request that has nothing to do with it: our own lines tell that.
+ONLY_ERRORS = ("consumer.faststream", "asyncpg.pool")
 
 
 # Of such a library's lines each place in its code has one in so many seconds: they tell of a broker

@@ -418,12 +418,13 @@ class Worker:
 
     async def _answer_waiters(self) -> None:
         """Tells those that still wait for an answer that is there, a portion at a time."""
+        # Its beats count for nothing: the worker's own loop says whether it is alive.
+        backoff = Backoff("waiters", Heartbeat("waiters", limit_s=LAST_BACKOFF_S), asyncio.Event())
         while True:
             more = False
             try:
-                more = await self._store.answer_waiters()
-            except NotReachable as error:
-                log.warning("server_not_reachable", loop="waiters", error=str(error))
+                async with backoff.bear():
+                    more = await self._store.answer_waiters()
             except Exception as error:  # noqa: BLE001 - the worker's loop raises it
                 self._failure = error
                 return

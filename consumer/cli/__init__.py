@@ -12,6 +12,8 @@ report    report
 
 from __future__ import annotations
 
+import logging
+
 from consumer.cli import desk, dlq, judging, listing, report, requests, serving
 from consumer.cli.base import app, fail
 from consumer.cli.streams import give_up_output, open_streams
@@ -26,6 +28,10 @@ __all__ = ["desk", "dlq", "judging", "listing", "main", "report", "requests", "s
 def main() -> None:
     """The command line. Errors of ours are told in words and end with exit code 1."""
     open_streams()
+    # Of a server that is away they tell up to a hundred times a second; commands say it once. (What
+    # `run` logs has a handler of its own.)
+    for library in ("aiokafka", "asyncpg"):
+        logging.getLogger(library).addHandler(logging.NullHandler())
     try:
         app()
     except OutputLost as error:

@@ -189,10 +189,15 @@ def _hush() -> None:
 def _hint(error: NotReachable, patience_s: float) -> str:
     from asyncpg import LockNotAvailableError, QueryCanceledError
 
-    slow = isinstance(error.__cause__, LockNotAvailableError | QueryCanceledError | TimeoutError)
-    return (
-        f" (limit: {patience_s:g} s). `score-consumer check` tells who holds a lock" if slow else ""
-    )
+    from consumer.edges.postgres.connect import LOCK_PATIENCE_S
+
+    if isinstance(error.__cause__, LockNotAvailableError):
+        limit_s = min(patience_s, LOCK_PATIENCE_S)
+    elif isinstance(error.__cause__, QueryCanceledError | TimeoutError):
+        limit_s = patience_s
+    else:
+        return ""
+    return f" (limit: {limit_s:g} s). `score-consumer check` tells who holds a lock"
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -12,7 +12,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError, for_code
-from aiokafka.protocol.admin import DescribeGroupsRequest
+from aiokafka.protocol.admin import DescribeConfigsRequest, DescribeGroupsRequest
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.metadata import MetadataRequest
@@ -26,14 +26,18 @@ REQUEST_TIMEOUT_MS = 5000
 SETTLE_S = 6.0
 POLL_S = 0.5
 FORMING = {"PreparingRebalance", "CompletingRebalance"}
+MAKES_TOPICS = "auto.create.topics.enable"
+_BROKER = 4  # a kind of resource, as Kafka numbers them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A consumer group: what its coordinator calls its state, and how much it has not read."""
+    """A consumer group: what its coordinator calls its state, each member as `client at host`, and
+    how much it has not read.
+    """
 
     state: str
-    members: int
+    members: Sequence[str]
     lag: int
 
     @property
@@ -61,6 +65,18 @@ class Look:
                 found[topic["topic"]] = sorted(p["partition"] for p in places if p["leader"] < 0)
         return found
 
+    async def makes_topics(self) -> bool:
+        """Whether a broker makes a topic that is written to; true where it does not tell us."""
+        node = self.client.get_random_node()
+        try:
+            answer = await self._ask(
+                DescribeConfigsRequest([(_BROKER, str(node), [MAKES_TOPICS])]), node
+            )
+        except KafkaError:
+            return True
+        told = {name: value for *_, entries in answer.resources for name, value, *_ in entries}
+        return told.get(MAKES_TOPICS) != "false"
+
     async def settled_group(self, group_id: str, topic: str) -> Group:
         """The group, once it is formed, or as it is after a few seconds."""
         deadline = monotonic() + SETTLE_S
@@ -76,17 +92,27 @@ class Look:
             await asyncio.sleep(POLL_S)
 
     async def may_produce(self) -> None:
-        """Asks for a producer id, as an idempotent producer does first."""
-        answer = await self._ask(InitProducerIdRequest(None, REQUEST_TIMEOUT_MS))
-        _raise(answer.error_code, "no producer id")
+        """Asks for a producer id, as an idempotent producer does first; of brokers that have just
+        started, for a few seconds.
+        """
+        deadline = monotonic() + SETTLE_S
+        while True:
+            answer = await self._ask(InitProducerIdRequest(None, REQUEST_TIMEOUT_MS))
+            try:
+                return _raise(answer.error_code, "no producer id")
+            except KafkaError as error:
+                if monotonic() > deadline or not error.retriable:
+                    raise
+            await asyncio.sleep(POLL_S)
 
-    async def _group(self, group_id: str) -> tuple[str, int]:
+    async def _group(self, group_id: str) -> tuple[str, list[str]]:
         answer = await self._ask(
             DescribeGroupsRequest([group_id]), await self._coordinator(group_id)
         )
         (group,) = answer.to_object()["groups"]
         _raise(group["error_code"], f"the group {group_id}")
-        return group["state"], len(group["members"])
+        members = (f"{m['client_id']} at {m['client_host'].strip('/')}" for m in group["members"])
+        return group["state"], sorted(members)
 
     async def _coordinator(self, group_id: str) -> int:
         answer = await self._ask(FindCoordinatorRequest(group_id, 0))

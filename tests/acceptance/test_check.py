@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import AsyncIterator
+from dataclasses import astuple
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -15,6 +18,8 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.group import JoinGroupRequest
 
+from consumer.edges.kafka_look import MAKES_TOPICS
+from tests.support.apache_kafka import ApacheKafka
 from tests.support.stage import Stage
 from tests.support.stand_ins import answer
 
@@ -114,9 +119,29 @@ async def test_a_history_service_that_does_not_list_sessions_is_found(
     assert "Sign in" not in found["told"]
 
 
+class Strict(ApacheKafka):
+    """Makes no topic by itself, as most clusters are set."""
+
+    def _properties(self) -> str:
+        return super()._properties().replace(f"{MAKES_TOPICS}=true", f"{MAKES_TOPICS}=false")
+
+
+@pytest.mark.skipif(not shutil.which("mvn"), reason="Apache Kafka comes by Maven")
+async def test_topics_that_nobody_makes_are_found(stage: Stage, tmp_path: Path) -> None:
+    for kind in (ApacheKafka, Strict):
+        broker = kind(tmp_path / kind.__name__)
+        try:
+            await asyncio.to_thread(broker.start)
+            found = await checked(stage, "kafka", kafka_bootstrap_servers=broker.bootstrap)
+        finally:
+            await asyncio.to_thread(broker.stop)
+        assert found["ok"] is (kind is ApacheKafka), found["told"]
+    assert f"there is no topic {min(astuple(stage.topics))}" in found["told"]
+
+
 async def test_the_group_is_told_and_left_alone(stage: Stage) -> None:
     empty = await checked(stage, "kafka")
-    assert empty["ok"]
+    assert empty["ok"], empty["told"]
     assert f"group {stage.group_id} is " in empty["told"]
     assert "members 0, lag 0: no intake is running" in empty["told"]
     await stage.send({"session_id": "s-one"}, {"session_id": "s-two"})
@@ -141,7 +166,7 @@ async def test_the_group_is_told_and_left_alone(stage: Stage) -> None:
 
 
 async def test_a_group_that_does_not_form_is_found(stage: Stage) -> None:
-    client = AIOKafkaClient(bootstrap_servers=stage.kafka.bootstrap)
+    client = AIOKafkaClient(bootstrap_servers=stage.kafka.bootstrap, client_id="somebody-else")
     await client.bootstrap()
     try:
         await join_and_fall_silent(client, stage)
@@ -150,7 +175,7 @@ async def test_a_group_that_does_not_form_is_found(stage: Stage) -> None:
         await client.close()
     assert not found["ok"]
     assert f"group {stage.group_id} is CompletingRebalance, members 1" in found["told"]
-    assert "does not come to be formed" in found["told"]
+    assert "does not come to be formed, its members: somebody-else at " in found["told"]
 
 
 async def join_and_fall_silent(client: AIOKafkaClient, stage: Stage) -> None:

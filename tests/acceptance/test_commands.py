@@ -105,6 +105,13 @@ def test_publish_refuses_what_intake_would_refuse() -> None:
     assert command("publish").returncode == 1
 
 
+def test_kafka_that_is_away_is_told_in_one_line() -> None:
+    done = command("publish", "s-one", KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Kafka at 127.0.0.1:1 ")
+
+
 def test_unknown_roles_name_the_known() -> None:
     done = command("run", "--roles", "worker,cook")
     assert done.returncode == 1

@@ -120,6 +120,23 @@ async def test_postgres_that_answers_and_cannot_be_used(
         await operator.close()
 
 
+async def test_rights_that_are_taken_away_and_given_back(stage: Stage) -> None:
+    """The process waits for them: it would not start without them either."""
+    grants = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public"
+    with EmbeddedPostgres(stage.folder / "postgres") as postgres:
+        await migrations.up(postgres.dsn)
+        operator = await asyncpg.connect(postgres.dsn)
+        await operator.execute(f"CREATE ROLE scorer LOGIN PASSWORD 'p'; GRANT {grants} TO scorer")
+        scorer = f"postgresql://scorer:p@{HOST}:{postgres.port}/postgres"
+        async with stage.consumer(database_url=scorer) as consumer:
+            await operator.execute("REVOKE INSERT, UPDATE ON score_requests FROM scorer")
+            told = await waits_for(consumer, {"postgres_writes"})
+            assert "permission denied for table score_requests" in told["postgres_writes"]
+            await operator.execute(f"GRANT {grants} TO scorer")
+            await waits_for(consumer, set())
+        await operator.close()
+
+
 async def test_kafka_silent_and_back_and_silent_for_long(
     kafka_process: KafkaProcess, stage: Stage
 ) -> None:

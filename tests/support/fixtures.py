@@ -23,7 +23,7 @@ import structlog
 from aiokafka.admin import AIOKafkaAdminClient
 
 from consumer.demo.servers import ServerError, create_topics
-from consumer.logs import QUIET
+from consumer.logs import ONLY_ERRORS, QUIET
 from tests.support import stage as stages
 from tests.support.servers import (
     KAFKA_PROCESSES,
@@ -240,7 +240,7 @@ async def stage(kafka: KafkaServer, topics: Topics, database: str) -> AsyncItera
 def logging_as_before() -> Iterator[None]:
     """Leaves logging as it was: other tests share it, and a captured stream is closed by then."""
     root = logging.getLogger()
-    names = ("", *QUIET)
+    names = ("", *QUIET, *ONLY_ERRORS)
     handlers, levels = root.handlers[:], {name: logging.getLogger(name).level for name in names}
     configured = structlog.get_config().copy() if structlog.is_configured() else None
     yield

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from consumer import metrics
-from consumer.logs import QUIET, Bounded, NeverBlocking, catch_up, set_up
+from consumer.logs import ONLY_ERRORS, QUIET, Bounded, NeverBlocking, catch_up, set_up
 
 Capture = pytest.CaptureFixture[str]
 
@@ -101,6 +101,16 @@ def test_chatty_libraries_are_heard_from_warnings_on(capsys: Capture, name: str)
     set_up("DEBUG", "json")
     logging.getLogger(name).info("chatter")
     logging.getLogger(name).warning("trouble")
+    assert [line["event"] for line in lines(capsys)] == ["trouble"]
+
+
+@pytest.mark.parametrize("name", ONLY_ERRORS)
+def test_libraries_whose_warnings_we_tell_ourselves_are_heard_from_errors_on(
+    capsys: Capture, name: str
+) -> None:
+    set_up("DEBUG", "json")
+    logging.getLogger(name).warning("chatter")
+    logging.getLogger(name).error("trouble")
     assert [line["event"] for line in lines(capsys)] == ["trouble"]
 
 

@@ -49,6 +49,8 @@ UNREACHABLE = (
     asyncpg.InsufficientResourcesError,
     asyncpg.PostgresSystemError,
     asyncpg.ReadOnlySQLTransactionError,
+    # Given back by a GRANT: a process that ended would need a hand, and others would not see why.
+    asyncpg.InsufficientPrivilegeError,
     asyncpg.LockNotAvailableError,
     asyncpg.ObjectInUseError,
 )
