@@ -153,7 +153,7 @@ def _rows(made: Made) -> Any:
     if made["score"] is None:
         return None
     columns = score_columns(made["score"])
-    return [json.dumps(value) for value in columns if isinstance(value, dict | list)]
+    return [json.dumps(value, default=len) for value in columns if isinstance(value, dict | list)]
 
 
 SESSION: Mapping[str, Step] = {
@@ -357,6 +357,7 @@ SHOWN: Mapping[str, Any] = {
     "criteria_hash": "c",
     "judge_model": None,
     "judge_skipped": None,
+    "samples": [],
     "scored_at": NOW,
     "confidence": 0.6,
     "score_details": [],
