@@ -107,7 +107,7 @@ def tool_report(session: Session, price: Price, actions: Collection[str] = ()) -
     asked = {at: _json(call.arguments) for at, call in steps.items()}
     failed = tuple(_failed(call) for call in calls if call.failure)
     corrections = tuple(_corrections(calls))
-    repeated = tuple(_repeated(calls))
+    repeated = tuple(entry for stage in session.stages for entry in _repeated(stage.steps))
     wasted = tuple(_wasted(steps, _repeats(session, kinds, asked), asked, price))
     return ToolReport(
         calls=len(calls),
@@ -171,11 +171,14 @@ def _corrections(calls: Sequence[ToolCall]) -> Iterator[Correction]:
         yield Correction(failed_call_id=before.id, call_id=after.id, kind=kind)
 
 
-def _repeated(calls: Sequence[ToolCall]) -> Iterator[RepeatedCalls]:
-    """One entry a tool, of its consecutive calls (other tools may stand between them)."""
+def _repeated(steps: Sequence[Step]) -> Iterator[RepeatedCalls]:
+    """One entry a tool, of its consecutive calls (other tools may stand between them) in a stage:
+    another stage's agent, or one at its side, does not know what this one asked.
+    """
     by_tool: dict[str, list[ToolCall]] = {}
-    for call in calls:
-        by_tool.setdefault(call.name, []).append(call)
+    for call in steps:
+        if isinstance(call, ToolCall):
+            by_tool.setdefault(call.name, []).append(call)
     for name, own in by_tool.items():
         if len(own) == 1:
             continue

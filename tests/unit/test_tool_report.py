@@ -636,3 +636,14 @@ def test_similarity_is_symmetric_and_1_for_the_same(one: Any, other: Any) -> Non
 def test_what_is_quoted_word_for_word_is_cited(result: str, around: str) -> None:
     found = report(call("a", "1", arguments={}, result=result), final_analysis=f"{around} {result}")
     assert found.not_cited == ()
+
+
+def test_agents_side_by_side_do_not_repeat_each_other() -> None:
+    """Each has to ask for itself; what one asks twice is repeated."""
+    one, other = (
+        stage(message(), tool_call(id=call), id=f"stage-{call}", parallel=True) for call in "ab"
+    )
+    found = tool_report(session(stages=(one, other)), lambda *_: None)
+    assert (found.repeated, found.wasted, found.effectiveness) == ((), (), 100)
+    twice = stage(tool_call(id="a"), message(), tool_call(id="b"))
+    assert tool_report(session(stages=(twice,)), lambda *_: None).effectiveness == 95
