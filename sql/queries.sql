@@ -296,14 +296,17 @@ FROM approaches JOIN given ON given.position = approaches.position,
 SELECT sha256, content FROM judge_sent WHERE sha256 = ANY ($1::text[]);
 
 -- name: prune_sent
--- Deletes what judges were sent, where it was last used more than $1 days ago; up to $2 rows.
+-- Deletes what judges were sent, where it was last used more than $1 days ago; up to $2 rows. Not
+-- what a score is about to use again: to wait for it would be to delete what it then relies on.
 DELETE FROM judge_sent WHERE sha256 = ANY (ARRAY(
-    SELECT sha256 FROM judge_sent WHERE used_at < now() - make_interval(days => $1) LIMIT $2));
+    SELECT sha256 FROM judge_sent WHERE used_at < now() - make_interval(days => $1) LIMIT $2
+    FOR UPDATE SKIP LOCKED));
 
 -- name: prune_inputs
 -- The same of what a former program stored in its place.
 DELETE FROM judge_inputs WHERE sha256 = ANY (ARRAY(
-    SELECT sha256 FROM judge_inputs WHERE used_at < now() - make_interval(days => $1) LIMIT $2));
+    SELECT sha256 FROM judge_inputs WHERE used_at < now() - make_interval(days => $1) LIMIT $2
+    FOR UPDATE SKIP LOCKED));
 
 -- name: score_by_id
 -- One score, with tools, approaches and steps.

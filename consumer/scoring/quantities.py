@@ -26,7 +26,8 @@ _RUN = re.compile(
     "(?:\\d{0,2}(?:[ '\u2019\u00a0\u2009\u202f]\\d{3}){1,6}(?!\\d)(?:[.,]\\d{1,9})?[A-Za-z]{0,4}"
     "|[\\dA-Za-z.,:/_\u066b\u066c\u2013-]*)"
     "(?:[ \u00a0\u202f]?(%|\uff05|\u066a|per ?cent|pct"
-    "|(?:[kKMGT]i?B?|thousand|million|billion)(?![\\dA-Za-z])))?)"
+    "|(?:[kKMGT]i?B?|thousand|million|billion|trillion|mn|bn|tn|Tsd|Mio|Mrd)(?![\\dA-Za-z])"
+    "|[\u4e07\u5104\u4ebf\u5146]|\u0e25\u0e49\u0e32\u0e19))?)"
 )
 _ASCII_RUN = re.compile(_RUN.pattern, re.ASCII)  # finds the same in ASCII, sooner
 _PIECE = re.compile(
@@ -49,7 +50,11 @@ for _n, _prefixes in enumerate(("kK", "M", "G", "T"), start=1):
     for _prefix in _prefixes:
         _FACTORS |= {_prefix: (1e3**_n,), f"{_prefix}B": (1e3**_n, 1024.0**_n)}
         _FACTORS |= {f"{_prefix}i": (1024.0**_n,), f"{_prefix}iB": (1024.0**_n,)}
-_FACTORS |= {"thousand": (1e3,), "million": (1e6,), "billion": (1e9,)}
+_FACTORS |= dict.fromkeys(("thousand", "Tsd"), (1e3,))
+_FACTORS |= dict.fromkeys(("million", "mn", "Mio", "MM", "\u0e25\u0e49\u0e32\u0e19"), (1e6,))
+_FACTORS |= dict.fromkeys(("billion", "bn", "B", "Mrd"), (1e9,))
+_FACTORS |= dict.fromkeys(("trillion", "tn", "\u5146"), (1e12,))
+_FACTORS |= {"\u4e07": (1e4,), "\u5104": (1e8,), "\u4ebf": (1e8,)}
 
 
 def pattern_for(text: str) -> re.Pattern[str]:

@@ -29,8 +29,8 @@ CorrectionKind = Literal["fallback_after_error", "retry_with_different_params"]
 WasteReason = Literal["failed", "repeated"]
 Price = Callable[[int, int], float | None]
 
-# As long as people's own paths hardly are.
-_PATH_CHARACTERS = 1000
+# A path is repeated with each leaf below it: no longer one than the name of a longer one.
+_PATH_CHARACTERS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import accumulate, chain, repeat
 from math import log
 from string import ascii_letters
@@ -169,7 +170,7 @@ def _not_stated(
         return says(looked_for, nth)
 
     unused = [(nth, at) for nth, at in enumerate(calls) if not stated(nth, at)]
-    fresh = _first_words(session, [at for _, at in unused], asked)
+    fresh = _first_words(session, {at for _, at in unused}, asked)
     return [at for nth, at in unused if not says(fresh[at], nth)]
 
 
@@ -259,7 +260,7 @@ def _names(arguments: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _first_words(
-    session: Session, calls: Collection[int], asked: Mapping[int, str]
+    session: Session, calls: AbstractSet[int], asked: Mapping[int, str]
 ) -> dict[int, set[str]]:
     """Of each of these calls, the words that its result was the first to bring."""
     seen = _stems(encode(dict(session.alert_data)))

@@ -1,4 +1,6 @@
--- As 0011 made them.
+-- As 0011 made them. What was kept by 0013 is counted again: 0013, once more, takes kept days for version 1's.
+UPDATE rollup_days SET rolled_up_at = NULL WHERE rolled_up_at IS NOT NULL;
+TRUNCATE tool_use_rollup;
 DROP VIEW tool_use_figures;
 DROP FUNCTION count_tool_use(date);
 ALTER TABLE tool_use_rollup

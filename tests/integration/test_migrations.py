@@ -252,3 +252,21 @@ async def test_down_keeps_what_gives_waiters_their_answer_while_it_is_needed(emp
 
     await execute(empty, "UPDATE score_requests SET waiters_left = false")
     await migrations.down(empty, to=9)
+
+
+async def test_kept_figures_are_of_their_scoring_version_after_down_and_up(empty: str) -> None:
+    await migrations.up(empty)
+    await execute(empty, "INSERT INTO rollup_days VALUES ('2026-01-01', now())")
+    await execute(
+        empty,
+        "INSERT INTO tool_use_rollup SELECT '2026-01-01', 'p', 'l', 'a', 'm', 1, 1, 0, 0, 0, 0, 0,"
+        " 0, 0, 100, 'h', 1, 2, 1, 0",
+    )
+    assert await value(empty, "SELECT scoring_version FROM tool_use_figures") == 2
+
+    await migrations.down(empty, to=12)
+    await migrations.up(empty)
+
+    # Counted from the scores, of which there are none, and not taken for another version's.
+    assert await fetch(empty, "SELECT * FROM tool_use_figures") == []
+    assert await value(empty, "SELECT count(*) FROM rollup_days WHERE rolled_up_at IS NULL") == 1

@@ -907,6 +907,26 @@ async def test_what_was_sent_long_ago_is_pruned_in_batches_and_its_scores_stay(
     assert (await row_counts(database))["session_scores"] == 3
 
 
+@pytest.mark.parametrize("table", ["judge_sent", "judge_inputs"])
+async def test_what_is_used_again_while_others_prune_stays(
+    store: Store, database: str, table: str
+) -> None:
+    await scored(store, request(), sent=SENT)
+    await execute(database, "INSERT INTO judge_inputs SELECT repeat('0', 64), '{}', now()")
+    await execute(database, f"UPDATE {table} SET used_at = now() - interval '31 d'")  # noqa: S608
+    kept = await value(database, f"SELECT count(*) FROM {table}")  # noqa: S608
+    other = await asyncpg.connect(database)
+    try:
+        async with other.transaction():
+            await other.execute(f"UPDATE {table} SET used_at = now()")  # noqa: S608
+            pruning = asyncio.create_task(store.prune_inputs(older_than_days=30, batch=10))
+            await asyncio.wait({pruning}, timeout=1)
+        assert await pruning == 0
+    finally:
+        await other.close()
+    assert await value(database, f"SELECT count(*) FROM {table}") == kept  # noqa: S608
+
+
 async def test_a_score_is_found_by_its_id_with_all_that_belongs_to_it(store: Store) -> None:
     made = await scored(
         store,

@@ -59,6 +59,43 @@ def citations(analysis: str, *steps: Step | str, **params: Any) -> float | Fract
 
 
 @pytest.mark.parametrize(
+    ("analysis", "source"),
+    [
+        ("Memory: 512Mi of 1Gi (50 %)", "limit 1Gi, usage 512Mi"),
+        ("CPU: 25% (250m of 1 core)", "cpu 250m of 1"),
+        ("Revenue was $4.2bn", "revenue: 4200000000"),
+        ("Revenue was $4.2B, 3 mn less", "revenue: 4200000000, difference: -3000000"),
+        ("Der Umsatz betrug 1,5 Mio. Euro, die Kosten 12 Tsd. Euro", "1500000 12000"),
+        ("売上は1,234万円、損失は2億円", "12340000 200000000"),
+        ("รายได้ 1.5 ล้านบาท", "1500000"),
+    ],
+)
+def test_figures_in_other_units_are_the_source_s(analysis: str, source: str) -> None:
+    assert numbers(analysis, source) == 1
+
+
+@pytest.mark.parametrize(
+    "analysis",
+    [
+        "Use of memory rose to 931 MiB.",
+        "Run 4711 failed with 932 errors.",
+        "Increase of 431 percent in errors.",
+        "## Recommendations\n\nThe cluster lost 7312 requests.",
+    ],
+)
+def test_a_verb_s_noun_and_a_heading_excuse_nothing_that_was(analysis: str) -> None:
+    assert numbers(analysis, "12") == 0
+
+
+def test_many_figures_beside_it_excuse_no_invented_percentage() -> None:
+    """Of 36 pairs of nine figures, some pair's ratio is near most whole percentages."""
+    known = (1717, 4921, 8366, 2954, 6073, 7211, 9137, 3313, 5501)
+    source, (early, late) = f"{known}", (known[:6], known[6:])
+    excused = [p for p in range(5, 100) if numbers(f"{early}, {p} %, {late}", source) == 1]
+    assert len(excused) < 30
+
+
+@pytest.mark.parametrize(
     ("analysis", "evidence", "expected"),
     [
         # tolerance: 2 % of the evidence's number

@@ -156,6 +156,12 @@ def of_tool(name: str, *arguments: Any) -> list[ToolCall]:
 FIVE = {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
 
 
+def test_a_long_path_is_not_repeated_with_each_of_its_leaves() -> None:
+    made = flattened({"k" * 990: list(range(1000)), "l" * 990: list(range(1000))})
+    assert len(made) == 2000
+    assert sum(map(len, made)) < 100 * len(made)
+
+
 def test_the_similarity_of_parameters_is_a_share_of_flattened_paths() -> None:
     assert flattened({"pod": {"name": "x", "labels": ["a", {"k": None}]}, "n": 1.5}) == {
         ".pod.name='x'",

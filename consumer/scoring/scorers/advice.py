@@ -40,11 +40,14 @@ _AROUND_TITLE = "#*_:>. \t\r0123456789)"
 _SENTENCE = re.compile(r"[.!?;]\s|\n|[\u3002\uff01\uff1f]|\A")
 _AND = r"(?:(?:and|or|then|please)\s){0,2}"
 _CLAUSE = re.compile(rf"(?:[:,]\s|\s(?=(?:and|or|then|please)\s)){_AND}", re.IGNORECASE)
-_FIRST_WORD = re.compile(rf"[\s>*_`+\d.()\[\]-]{{0,20}}{_AND}([^\W\d_]{{1,30}})", re.IGNORECASE)
+# "Use of memory" asks for nothing.
+_FIRST_WORD = re.compile(
+    rf"[\s>*_`+\d.()\[\]-]{{0,20}}{_AND}([^\W\d_]{{1,30}})\b(?!\sof\b)", re.IGNORECASE
+)
 # After these the sentence tells what is, or what was.
 _FACT = re.compile(
     r"\b(?:because|since|as|while|whereas|currently|now|was|were|is|are|has|had|used|uses|reached|"
-    r"exceeded|from|than|instead of|but)\b",
+    r"exceeded|rose|fell|grew|lost|went|failed|from|than|instead of|but)\b",
     re.IGNORECASE,
 )
 _TIME = re.compile(

@@ -27,6 +27,7 @@ Range = tuple[float, float, Key]
 MOST_FIGURES = 1000
 _BEFORE, _AFTER, _NEAR_CHARACTERS = 6, 3, 600
 _NEAR_TIMES = 2
+_BEFORE_PERCENT, _AFTER_PERCENT = 3, 2
 _MOST_COUNTED = 10_000
 _LEAST_END_DIGITS = 4
 _EXACT = 1e-9
@@ -244,6 +245,8 @@ def _is_computed(figure: Figure, before: Sequence[Figure], after: Sequence[Figur
             added = before[start:end]
             if _is_sum(figure, sum(one.values[0] for one in added), added):
                 return True
+    if figure.percent and figure.step >= 1:  # of many pairs, one gives nearly any whole per cent
+        before, after = before[-_BEFORE_PERCENT:], after[:_AFTER_PERCENT]
     return any(_is_of_two(figure, *two) for two in combinations([*before, *after], 2))
 
 
@@ -261,7 +264,9 @@ def _is_of_two(figure: Figure, one: Figure, other: Figure) -> bool:
         results.append(a * b / 100)
     if any(_is_sum(figure, value, (one, other)) for value in results):
         return True
-    return _is_ratio(figure, a, b) or _is_ratio(figure, b, a)
+    # 512Mi of 1Gi are 50 %: each scaled by its own unit.
+    pairs = {(a, b), (one.values[-1], other.values[-1])}
+    return any(_is_ratio(figure, *p) or _is_ratio(figure, *p[::-1]) for p in pairs)
 
 
 def _is_ratio(figure: Figure, over: float, under: float) -> bool:
