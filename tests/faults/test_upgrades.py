@@ -37,7 +37,9 @@ class Former:
 @pytest.fixture
 def former(tmp_path: Path) -> Former:
     newest = migrations.shipped()[-1]
-    added = git("log", "--diff-filter=A", "--format=%H", "--", f"sql/migrations/{newest.file}")
+    file = f"sql/migrations/{newest.file}"
+    # By a merge, too.
+    added = git("log", "-m", "--first-parent", "--diff-filter=A", "--format=%H", "--", file)
     before = git("rev-list", "--max-count=20", f"{added.split()[0]}^") if added else ""
     for commit in before.split():
         code = tmp_path / commit
