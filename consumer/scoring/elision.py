@@ -32,7 +32,7 @@ from typing import Any
 import re2
 
 from consumer.scoring.profile import Profile
-from consumer.scoring.prompt import render
+from consumer.scoring.prompt import fill, frame
 from consumer.scoring.scorers.base import Subject
 from consumer.scoring.session import Message, Session, Stage, Step, ToolCall
 from consumer.scoring.tool_report import BYTES_PER_TOKEN
@@ -153,14 +153,15 @@ def fit(
     prompt. `correction` (above 0): the model's tokens over those estimated. Raises DoesNotFit.
     """
     whole = transcript(subject.session)
-    empty = render(template, subject, Transcript(steps=()), profile, nonce=nonce)
+    around = frame(subject, profile, nonce=nonce)
+    empty = fill(template, around, Transcript(steps=()), nonce=nonce)
     room = _Room(
         frame=utf8_size(empty),
         shown=max(1, template.count(_PLACEHOLDER)),
         total=math.floor(Fraction(budget_tokens * BYTES_PER_TOKEN) / Fraction(correction)),
     )
     if whole.size <= room.left(""):
-        prompt = render(template, subject, whole, profile, nonce=nonce)
+        prompt = fill(template, around, whole, nonce=nonce)
         return Fitted(prompt=prompt, transcript=whole, elision=None)
     if (least := len(whole.steps) * _LEAST_LINE_BYTES) > room.left(""):
         # Tens of thousands of steps: nothing to try, and it would take seconds.
@@ -172,7 +173,7 @@ def fit(
         raise DoesNotFit(tokens, budget_tokens)
     shown = Transcript(steps=tuple(draft.steps), note=_note(taken))
     return Fitted(
-        prompt=render(template, subject, shown, profile, nonce=nonce),
+        prompt=fill(template, around, shown, nonce=nonce),
         transcript=shown,
         elision=_elision(taken, whole.size, draft.size),
     )

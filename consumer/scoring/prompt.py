@@ -52,16 +52,19 @@ def render(
     template: str, subject: Subject, transcript: Transcript, profile: Profile, *, nonce: str
 ) -> str:
     """The prompt for this session. All that comes from the session stands inside fences."""
-    values = _values(subject, transcript, profile, nonce)
+    return fill(template, frame(subject, profile, nonce=nonce), transcript, nonce=nonce)
+
+
+def fill(template: str, frame: Mapping[str, str], transcript: Transcript, *, nonce: str) -> str:
+    """The prompt with this transcript in what is around it."""
+    values = {**frame, "SESSION_CONVERSATION": _conversation(transcript, nonce)}
     return _PLACEHOLDER.sub(lambda match: values[match[1]], template)
 
 
-def _values(
-    subject: Subject, transcript: Transcript, profile: Profile, nonce: str
-) -> Mapping[str, str]:
+def frame(subject: Subject, profile: Profile, *, nonce: str) -> Mapping[str, str]:
+    """What stands around the transcript, by placeholder. It may be long: an alert has any size."""
     session = subject.session
     return {
-        "SESSION_CONVERSATION": _conversation(transcript, nonce),
         "ALERT_DATA": fence("ALERT", nonce, encode(dict(session.alert_data))),
         "AVAILABLE_TOOLS": fence("TOOLS", nonce, tools_text(session.available_tools)),
         "FINAL_ANALYSIS": fence("FINAL ANALYSIS", nonce, encode(session.final_analysis)),

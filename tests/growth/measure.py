@@ -38,25 +38,12 @@ def seconds(make: Callable[[], Any], steps: Mapping[str, Step], tries: int = 1) 
 
 
 def too_fast(
-    make: Callable[[int], Any], steps: Mapping[str, Step], largest: int, most: int
+    make: Callable[[int], Any], steps: Mapping[str, Step], largest: int
 ) -> dict[str, tuple[float, float]]:
     """The steps that grow faster than n log n: seconds of an eighth, and of all of it.
 
-    What looks too fast is measured from there to eight times as much, as far as that is let in: a
-    step's time jumps once, where its texts no longer fit the memory that is there already, but what
-    is quadratic goes on to grow so.
+    What looks too fast is measured again: another process may have taken the caches.
     """
-    found = _too_fast(make, steps, largest)
-    if found and TIMES * largest <= most:
-        further = _too_fast(make, steps, TIMES * largest)
-        return {name: times for name, times in found.items() if name in further}
-    return found
-
-
-def _too_fast(
-    make: Callable[[int], Any], steps: Mapping[str, Step], largest: int
-) -> dict[str, tuple[float, float]]:
-    """What looks too fast is measured again: another process may have taken the caches."""
     most = MOST if largest < MUCH_BYTES else MOST_OF_MUCH
     small = seconds(lambda: make(largest // TIMES), steps, TRIES)
     large = dict.fromkeys(steps, inf)

@@ -15,5 +15,5 @@ from tests.growth.shapes import SHAPES, Shape
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_work_grows_no_faster_than_n_log_n(shape: Shape, request: pytest.FixtureRequest) -> None:
     largest = shape.most if request.config.getoption("--growth-full") else shape.quick
-    found = too_fast(shape.make, shape.steps, largest, shape.most)
+    found = too_fast(shape.make, shape.steps, largest)
     assert not found, f"{shape.name}: seconds of {largest // 8} and of {largest} bytes: {found}"

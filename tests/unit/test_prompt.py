@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from consumer.config import load
 from consumer.resources import resource
-from consumer.scoring import prompt as module
 from consumer.scoring.prompt import (
     KNOWN,
     correction,
     criteria_text,
+    frame,
     render,
     template_problems,
     tool_report_text,
@@ -218,9 +218,8 @@ def test_a_template_must_show_conversation_and_schema() -> None:
 
 
 def test_all_that_is_known_can_be_filled_in() -> None:
-    run = session()
-    values = module._values(about(run), transcript(run), REVIEW, NONCE)
-    assert values.keys() == set(KNOWN)
+    values = frame(about(session()), REVIEW, nonce=NONCE)
+    assert values.keys() | {"SESSION_CONVERSATION"} == set(KNOWN)
 
 
 def test_the_shipped_prompt_puts_criteria_before_and_the_schema_after_the_data() -> None:
